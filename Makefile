@@ -1,0 +1,97 @@
+# Every target does its own set-up and does it once: `make test` on a clean checkout is enough.
+# Needed beforehand: Python 3.11 or newer, make, and the package registries. What only root can install (Node.js
+# for the npm peer servers) is installed by root on Debian; anybody else is told what is missing.
+#
+#   PYTHON=python3.12   which Python to make .venv with      ARGS="-k gate"   more arguments for pytest and scripts
+
+.DEFAULT_GOAL := help
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory
+
+FOUND := $(shell sh scripts/find-python.sh $(PYTHON))
+PREPARE := $(if $(FOUND),$(FOUND) scripts/prepare.py,@echo "Python 3.11 or newer not found: looked for $(or $(PYTHON),python3)" >&2; exit 3;)
+RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest -n 2 --dist worksteal
+PYRIGHT := PYRIGHT_PYTHON_CACHE_DIR=.cache/pyright PYRIGHT_PYTHON_GLOBAL_NODE=0 PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv/bin/pyright
+CODE := afpool actors tests examples benchmarks scripts
+UNFINISHED := TO[D]O|FIX[M]E|XX[X]|HA[C]K
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+.PHONY: demo
+demo: ## show the runtime at work: tenants, servers, refusals, all on this machine
+	@$(PREPARE) run
+	@$(RUN) -m afpool demo $(ARGS)
+
+.PHONY: test
+test: ## all tests, including those against real MCP servers
+	@$(PREPARE) test peers
+	@AFPOOL_REQUIRE_PEERS=1 $(PYTEST) $(ARGS)
+
+.PHONY: test-quick
+test-quick: ## the tests that need no other server
+	@$(PREPARE) test
+	@$(PYTEST) -m "not peer" $(ARGS)
+
+.PHONY: lint
+lint: ## style, types, import directions, unfinished marks
+	@$(PREPARE) dev
+	.venv/bin/ruff check --output-format concise .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	$(PYRIGHT)
+	.venv/bin/lint-imports
+	@! grep -rnwE --include='*' --exclude-dir=__pycache__ '$(UNFINISHED)' $(CODE) docs *.md
+
+.PHONY: peers
+peers: ## only install the real MCP servers that the tests start
+	@$(PREPARE) peers
+
+.PHONY: mutants
+mutants: ## break the code in known ways and see that a test notices each
+	@$(PREPARE) test
+	@$(RUN) tests/mutants/run.py $(ARGS)
+
+.PHONY: faults
+faults: ## the fault matrix: what each failure of a server costs
+	@$(PREPARE) dev peers
+	@$(RUN) benchmarks/faults.py $(ARGS)
+
+.PHONY: explore
+explore: ## walk through interleavings of the pool under a simulated clock
+	@$(PREPARE) test
+	@$(RUN) tests/pool/explore.py $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: ## the main numbers in about a minute
+	@$(PREPARE) dev
+	@$(RUN) benchmarks/quick.py $(ARGS)
+
+.PHONY: bench
+bench: ## all measurements
+	@$(PREPARE) dev peers
+	@$(RUN) benchmarks/run.py $(ARGS)
+
+.PHONY: bench-memory
+bench-memory: ## memory and descriptors per idle identity
+	@$(PREPARE) dev
+	@$(RUN) benchmarks/memory.py $(ARGS)
+
+.PHONY: lock
+lock: ## resolve the lock files anew (ARGS=--upgrade to take newer versions)
+	@$(if $(FOUND),$(FOUND) scripts/lock.py $(ARGS),$(PREPARE))
+
+.PHONY: nightly
+nightly: ## the quick tests on every newer Python found on this machine
+	@$(if $(FOUND),$(FOUND) scripts/nightly.py $(ARGS),$(PREPARE))
+
+.PHONY: bare-debian
+bare-debian: ## demo and test in a bare Debian 12, as root and as another user (needs root)
+	@bash scripts/bare-debian.sh $(ARGS)
+
+.PHONY: clean
+clean: ## remove everything that make put here
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage* build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

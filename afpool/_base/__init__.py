@@ -1,0 +1,1 @@
+"""The lowest floor: data and ports that everything else is written in."""

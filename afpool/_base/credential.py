@@ -1,0 +1,256 @@
+"""Credentials: what a plan requires, what a provider is asked, what it gives; two simple providers.
+
+How a secret is held is in `secret.py`; its public names are exported from here as well.
+
+A provider's exception text may reach a record and a model: it must never hold a secret. Caching, retry
+and the providers that talk to somebody build on `CredentialProvider` elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import attrs
+import trio
+
+from .identity import Identity, project
+from .secret import (
+    ApiKey,
+    Basic,
+    Bearer,
+    Credential,
+    Headers,
+    Secret,
+    api_key,
+    basic,
+    bearer,
+    header_map,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = [
+    "ApiKey",
+    "Basic",
+    "Bearer",
+    "Credential",
+    "CredentialProvider",
+    "CredentialRequest",
+    "CredentialRequirement",
+    "Headers",
+    "Issued",
+    "Mode",
+    "NeedsAuthorization",
+    "Outcome",
+    "Reason",
+    "ScriptedCredentials",
+    "Secret",
+    "Signer",
+    "StaticCredentials",
+    "api_key",
+    "basic",
+    "bearer",
+    "header_map",
+]
+
+Mode: TypeAlias = Literal["machine", "user"]
+Reason: TypeAlias = Literal["call", "refresh", "step-up"]
+
+
+def _scopes(raw: Iterable[str]) -> tuple[str, ...]:
+    scopes = tuple(raw)
+    if isinstance(raw, str) or not all(isinstance(scope, str) for scope in scopes):
+        raise TypeError("scopes must be a sequence of strings, not one string")
+    return scopes
+
+
+def _tenant_and_principal(identity: Identity) -> Identity:
+    return project(identity, ("tenant", "principal"))
+
+
+@attrs.frozen
+class CredentialRequirement:
+    """What a plan says that a server needs.
+
+    Attributes:
+        service: The name that the provider knows the credential by.
+        scopes: The scopes that it must carry.
+        mode: `machine` for one of the host's own, `user` for one of the principal's.
+    """
+
+    service: str
+    scopes: tuple[str, ...] = attrs.field(default=(), converter=_scopes)
+    mode: Mode = attrs.field(default="machine", validator=attrs.validators.in_(("machine", "user")))
+
+
+@attrs.frozen
+class CredentialRequest:
+    """What a provider is asked.
+
+    Attributes:
+        service: As the requirement names it.
+        scopes: The scopes wanted; grown after a step-up challenge.
+        mode: `machine` or `user`.
+        identity: Whom it is for: tenant and principal, never a conversation.
+        reason: `call`, `refresh` before the old one expires, or `step-up` after a challenge for scopes.
+        rejected: The server has refused the last one, so a cached one will not do.
+    """
+
+    service: str
+    scopes: tuple[str, ...] = attrs.field(default=(), converter=_scopes)
+    mode: Mode = attrs.field(default="machine", validator=attrs.validators.in_(("machine", "user")))
+    identity: Identity = attrs.field(factory=Identity, converter=_tenant_and_principal)
+    reason: Reason = attrs.field(
+        default="call", validator=attrs.validators.in_(("call", "refresh", "step-up"))
+    )
+    rejected: bool = False
+
+
+@attrs.frozen
+class Issued:
+    """A credential that was granted.
+
+    Attributes:
+        credential: The credential.
+        expires_at: When it ends, in seconds since the Unix epoch; `None` where the provider does not say.
+    """
+
+    credential: Credential
+    expires_at: float | None = None
+
+
+@attrs.frozen
+class NeedsAuthorization:
+    """Somebody has to consent first.
+
+    Attributes:
+        authorization_url: Where; for the host's callback only, hidden in `repr`.
+        session_id: What the provider knows this consent by.
+    """
+
+    authorization_url: str = attrs.field(repr=False)
+    session_id: str
+
+
+class CredentialProvider(Protocol):
+    """Who vends credentials."""
+
+    async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization:
+        """Vend one credential.
+
+        Raises whatever fits, with a text that holds no secret. May be cancelled at any checkpoint.
+        """
+        ...
+
+
+class Signer(Protocol):
+    """Who adds headers that depend on the whole request."""
+
+    def sign(self, request: httpx.Request) -> Mapping[str, str] | Awaitable[Mapping[str, str]]:
+        """Give the headers to add to `request`, or an awaitable of them."""
+        ...
+
+
+class StaticCredentials:
+    """A provider with one fixed credential per service, for everybody.
+
+    Args:
+        credentials: Service to credential; a string is a bearer token.
+        expires_at: Passed on with every credential, in seconds since the Unix epoch.
+    """
+
+    __slots__ = ("_credentials", "_expires_at")
+
+    def __init__(
+        self, credentials: Mapping[str, str | Credential], *, expires_at: float | None = None
+    ) -> None:
+        wrapped = [(name, _as_credential(value)) for name, value in credentials.items()]
+        del credentials
+        self._credentials: dict[str, Credential] = {}
+        for name, held in wrapped:
+            if held is None:
+                raise TypeError(f"service {name!r} needs a token or a Credential")
+            self._credentials[name] = held if isinstance(held, Credential) else bearer(held)
+        self._expires_at = expires_at
+
+    async def get(self, request: CredentialRequest) -> Issued:
+        """Give the credential of `request.service`. One checkpoint.
+
+        Raises:
+            LookupError: The service is unknown; the text names the known ones.
+        """
+        await trio.lowlevel.checkpoint()
+        credential = self._credentials.get(request.service)
+        if credential is None:
+            known = ", ".join(sorted(self._credentials)) or "none"
+            raise LookupError(f"no credential for service {request.service!r}; known services: {known}")
+        return Issued(credential, self._expires_at)
+
+    def __repr__(self) -> str:
+        return f"StaticCredentials(services={sorted(self._credentials)!r})"
+
+
+def _as_credential(value: object) -> Secret | Credential | None:
+    return value if isinstance(value, Credential) else wrap(value)
+
+
+Outcome: TypeAlias = (
+    Credential
+    | Issued
+    | NeedsAuthorization
+    | BaseException
+    | Callable[[CredentialRequest], Awaitable[Issued | NeedsAuthorization | Credential]]
+)
+
+
+class ScriptedCredentials:
+    """A provider for tests: answers from a script and keeps what it was asked.
+
+    Args:
+        script: One outcome per request, in order, or a function from request to outcome. An outcome is a
+            credential, an `Issued`, a `NeedsAuthorization`, an exception to raise, or an async function
+            of the request that gives one of the first three.
+        hold: Every request waits for this event before it takes its outcome.
+
+    Attributes:
+        requests: What was asked, oldest first, noted before any wait.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[Outcome] | Callable[[CredentialRequest], Outcome],
+        *,
+        hold: trio.Event | None = None,
+    ) -> None:
+        self.requests: list[CredentialRequest] = []
+        self._choose = script if callable(script) else None
+        self._left: list[Outcome] = [] if callable(script) else list(script)
+        self._hold = hold
+
+    async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization:
+        """Give the next outcome. At least one checkpoint.
+
+        Raises:
+            AssertionError: The script has ended.
+        """
+        self.requests.append(request)
+        await trio.lowlevel.checkpoint()
+        if self._hold is not None:
+            await self._hold.wait()
+        if self._choose is not None:
+            outcome = self._choose(request)
+        elif self._left:
+            outcome = self._left.pop(0)
+        else:
+            raise AssertionError(f"request {len(self.requests)} for {request.service!r} is beyond the script")
+        if isinstance(outcome, BaseException):
+            raise outcome
+        answer: Any = await outcome(request) if callable(outcome) else outcome
+        if isinstance(answer, Credential):
+            return Issued(answer)
+        if isinstance(answer, Issued | NeedsAuthorization):
+            return answer
+        raise TypeError(f"a script cannot answer with {type(answer).__name__}")

@@ -1,0 +1,206 @@
+"""Tools, their context and their results, as every part of afpool passes them on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias, final
+
+import attrs
+import msgspec
+
+from .errors import ANSWERED, Delivery, ProtocolError, ToolError
+from .identity import CallerIdentity
+
+JsonObject: TypeAlias = Mapping[str, Any]
+ProgressCallback: TypeAlias = Callable[["Progress"], object]
+
+
+@attrs.frozen
+class Progress:
+    """One progress notification of a running call.
+
+    Attributes:
+        progress: How far; grows with every notification.
+        total: The end of the scale, where the server knows it.
+        message: A sentence for people, where the server sends one.
+    """
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class ToolContext:
+    """What a tool is told about the run that calls it. Absent facts are `None`.
+
+    Attributes:
+        identity: Who the run acts for, as its caller named them: an `Identity`, or a synchronous callable
+            that returns one or `None` and is asked again at every recheck.
+        call_id: Stable over all attempts of the call; made up when absent.
+        run_id: The run that the call belongs to.
+        deadline: Absolute, seconds on trio's clock, over queue, plan, credential, connect, write, answer.
+        on_progress: Called in the caller's own task and context with each `Progress`.
+        chain: Tickets of the calls that this call is made from inside of.
+    """
+
+    identity: CallerIdentity = None
+    call_id: str | None = None
+    run_id: str | None = None
+    deadline: float | None = None
+    on_progress: ProgressCallback | None = None
+    chain: tuple[int, ...] = ()
+
+
+class Tool:
+    """A callable tool. Bound tools of a pool are one kind of it.
+
+    Subclasses provide `name`, `description`, `input_schema`, `output_schema`, `annotations`, `source`
+    and `execute`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name that a model calls it by."""
+        raise NotImplementedError
+
+    @property
+    def description(self) -> str:
+        """What a model reads about it."""
+        raise NotImplementedError
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """JSON Schema of the arguments, verbatim as its server listed it."""
+        raise NotImplementedError
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        """JSON Schema of the structured result, where there is one."""
+        return None
+
+    @property
+    def annotations(self) -> JsonObject | None:
+        """The listed hints; they are the server's word and nothing more."""
+        return None
+
+    @property
+    def source(self) -> str | None:
+        """The server that listed it; `None` for a tool of the host's own."""
+        return None
+
+    def execute(self, args: JsonObject, ctx: ToolContext) -> Awaitable[ToolResult]:
+        """Run the tool for the run that `ctx` describes."""
+        raise NotImplementedError
+
+
+class _ResultHead(msgspec.Struct):
+    # `isError` is a boolean by the specification; anything else is read by its truth.
+    is_error: Any = msgspec.field(name="isError", default=None)
+
+
+_decode_head = msgspec.json.Decoder(_ResultHead).decode
+_decode_any = msgspec.json.Decoder().decode
+
+Code: TypeAlias = Literal["ok", "tool-error"]
+
+
+@final
+class ToolResult:
+    """The answer of a tool, kept as the bytes that came and decoded once, when read.
+
+    Attributes:
+        raw: The JSON of the result object.
+        call_id: Of the call that it answers.
+        delivery: Always `answered`: a failure without an answer raises.
+    """
+
+    __slots__ = ("_document", "_is_error", "call_id", "raw")
+
+    def __init__(self, raw: bytes, call_id: str) -> None:
+        self.raw = raw
+        self.call_id = call_id
+        self._document: dict[str, Any] | None = None
+        self._is_error: bool | None = None
+
+    @property
+    def delivery(self) -> Delivery:
+        """The verdict on the call."""
+        return ANSWERED
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool says that it failed."""
+        if self._is_error is None:
+            try:
+                self._is_error = bool(_decode_head(self.raw).is_error)
+            except msgspec.DecodeError:
+                raise self._unreadable() from None
+        return self._is_error
+
+    @property
+    def code(self) -> Code:
+        """`ok`, or `tool-error` where the tool answered `isError`."""
+        return "tool-error" if self.is_error else "ok"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The whole result object.
+
+        Raises:
+            ProtocolError: It is no JSON object.
+        """
+        if self._document is None:
+            try:
+                document = _decode_any(self.raw)
+            except msgspec.DecodeError:
+                raise self._unreadable() from None
+            if not isinstance(document, dict):
+                raise self._unreadable()
+            self._document = document
+        return self._document
+
+    @property
+    def content(self) -> list[dict[str, Any]]:
+        """The content blocks; an absent list is an empty one."""
+        content = self.document.get("content")
+        return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+    @property
+    def structured(self) -> Any:
+        """`structuredContent`, or `None` where there is none."""
+        return self.document.get("structuredContent")
+
+    @property
+    def text(self) -> str:
+        """The text blocks joined by newlines; another block reads as its type in brackets."""
+        parts = []
+        for block in self.content:
+            text = block.get("text")
+            if block.get("type") == "text" and isinstance(text, str):
+                parts.append(text)
+            else:
+                parts.append(f"[{block.get('type', 'unknown')}]")
+        return "\n".join(parts)
+
+    def raise_for_error(self) -> ToolResult:
+        """Return self, or raise.
+
+        Raises:
+            ToolError: The tool answered `isError`; the message holds its own text, at most 8,192 characters.
+        """
+        if self.is_error:
+            error = ToolError(self.text[:8192] or "the tool says that it failed, without a text")
+            error.call_id = self.call_id
+            raise error
+        return self
+
+    def _unreadable(self) -> ProtocolError:
+        error = ProtocolError(f"the result is no readable JSON object ({len(self.raw)} bytes); the tool may have run")
+        error.call_id = self.call_id
+        return error
+
+    def __repr__(self) -> str:
+        return f"<ToolResult of call {self.call_id}: {len(self.raw)} bytes>"

@@ -1,0 +1,74 @@
+"""The facts of one call, filed once, read by whoever explains it."""
+
+from __future__ import annotations
+
+from typing import final
+
+from .errors import Delivery
+
+
+@final
+class Use:
+    """What one call did and what was done to it. Never a secret.
+
+    `marks` is a flat list of stage, time, stage, time: every check, wait and boundary in order, on the
+    runtime's clock. `facts` are things noted beside the outcome, as (stage, word, time).
+
+    Attributes:
+        call_id: Stable across attempts.
+        server: The server's name.
+        tool: The tool's name.
+        epoch: The key's epoch when the tool was listed.
+        context: The plan context that the tool was listed under.
+        client_id: The incarnation that the request went to, once there is one.
+        list_id: The list that decided, and its `generation`.
+        attempts: How many times a request was started for it.
+        bytes_out: Bytes of the last request's body.
+        bytes_in: Bytes of the answer's payload.
+        outcome: `ok`, `refused`, `failed` or `cancelled`, once it ended.
+        code: The error's code, where there is one.
+        delivery: The verdict.
+        cause: The number of the event that caused a refusal.
+    """
+
+    __slots__ = (
+        "attempts", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "client_id", "code", "context",
+        "delivery", "epoch", "facts", "generation", "key", "list_id", "marks", "outcome", "server", "tool",
+    )  # fmt: skip
+
+    def __init__(self, call_id: str, server: str, tool: str, began_at: float) -> None:
+        self.call_id = call_id
+        self.server = server
+        self.tool = tool
+        self.began_at = began_at
+        self.key: object = None
+        self.epoch = 0
+        self.context: str | None = None
+        self.client_id: int | None = None
+        self.list_id: int | None = None
+        self.generation: int | None = None
+        self.attempts = 0
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self.marks: list[str | float] = []
+        self.facts: list[tuple[str, str, float]] | None = None
+        self.outcome: str | None = None
+        self.code: str | None = None
+        self.delivery: Delivery | None = None
+        self.cause: int | None = None
+
+    def note(self, stage: str, word: str, now: float) -> None:
+        """File a fact that does not decide the outcome."""
+        if self.facts is None:
+            self.facts = []
+        self.facts.append((stage, word, now))
+
+    @property
+    def stages(self) -> list[tuple[str, float]]:
+        """The marks as pairs of stage and seconds since the call began."""
+        began = self.began_at
+        marks = iter(self.marks)
+        return [(str(stage), float(at) - began) for stage, at in zip(marks, marks, strict=True)]
+
+    def __repr__(self) -> str:
+        return f"<Use {self.call_id} of {self.server}/{self.tool}: {self.outcome} {self.code or ''}>"

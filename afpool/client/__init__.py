@@ -1,0 +1,14 @@
+"""One incarnation of one key: it negotiates, lists, listens, calls and cancels."""
+
+from __future__ import annotations
+
+from ._client import Client, ClientSettings, Hooks, ListAnswer
+from ._endpoint import Endpoint
+from ._open import open_client
+from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport
+from ._trip import Answer, Caller, Channel, Rpc, Trip
+
+__all__ = [
+    "Answer", "Caller", "Channel", "Client", "ClientSettings", "Endpoint", "Hooks", "HttpTransport",
+    "ListAnswer", "MemoryTransport", "Plan", "Rpc", "StdioTransport", "Transport", "Trip", "open_client",
+]  # fmt: skip

@@ -1,0 +1,280 @@
+"""Attempts of one request: credential, signature, the trip, the verdict, and what may follow it.
+
+An attempt has two phases, parted by its first byte. Before it, every await goes through `boundary`, which
+asks the gate when the wait is over; a test parses this file and fails on any other await. `cross` is the one
+exception: in it the first byte leaves, under the gate that the wire asks.
+
+A request is sent again only after an answer whose verdict is `refused`, within the limits below, and every
+further attempt passes every gate again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, final
+
+import trio
+
+from .._base.credential import CredentialRequest, Issued, NeedsAuthorization
+from .._base.errors import (
+    IN_DOUBT,
+    NOT_SENT,
+    AfpoolError,
+    AuthorizationRequired,
+    ConnectionLost,
+    CredentialFailed,
+    Delivery,
+    LocalSessionHandleLostError,
+    ProtocolError,
+    ServerFailed,
+)
+from ..protocol import (
+    RETRY_AFTER,
+    WWW_AUTHENTICATE,
+    Followup,
+    Outcome,
+    parse_challenges,
+    parse_retry_after,
+)
+from ..transports import BadHttp, ConnectFailed, Truncated, WireClosed, Woken
+
+if TYPE_CHECKING:
+    from ..transports import Headers
+    from ._client import Client
+    from ._trip import Answer, Caller, Rpc, Trip
+
+T = TypeVar("T")
+
+THROTTLED_ATTEMPTS: Final = 3
+THROTTLED_SECONDS: Final = 10.0
+THROTTLED_BASE: Final = 0.2
+STEP_UPS: Final = 2
+REDIRECTS: Final = 3
+
+
+@final
+class Tries:
+    """What one request has used up of what may be tried."""
+
+    __slots__ = ("redirects", "rejected", "relisted", "scopes", "step_ups", "throttled", "waited")
+
+    def __init__(self) -> None:
+        self.throttled = 1
+        self.waited = 0.0
+        self.rejected = False
+        self.scopes: tuple[str, ...] = ()
+        self.step_ups = 0
+        self.relisted = False
+        self.redirects = 0
+
+
+async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
+    """Send a request, again where its answer allows it, and return the answer that holds a result.
+
+    Raises:
+        AfpoolError: The failure, with its verdict.
+        trio.Cancelled: `caller.trip` says whether bytes left.
+    """
+    tries = Tries()
+    while True:
+        answer = await attempt(client, caller, rpc, tries)
+        outcome = client.judge(answer)
+        if outcome.error is None:
+            return answer
+        error = _error_of(client, answer, outcome)
+        again = _follow(client, caller, answer, outcome, tries, error)
+        if again is None:
+            client.concluded(outcome)
+            raise error
+        if again is not NOTHING:
+            await boundary("retry", again, caller)
+
+
+NOTHING: Final = object()
+
+
+async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Answer:
+    """Make one attempt; return whatever answer came."""
+    caller.ask("attempt")
+    headers: Headers = []
+    if client.requirement is not None and client.carries_headers:
+        issued = await boundary("credential", credential_headers(client, tries), caller)
+        headers = [*headers, *issued]
+    if client.settings.signer is not None and client.carries_headers:
+        signed = await boundary("sign", _signed(client, rpc, headers), caller)
+        headers = [*headers, *signed]
+    trip = client.channel.trip(rpc, headers)
+    caller.trip = trip
+    caller.started(trip.size)
+    return await cross(trip, caller, client)
+
+
+async def boundary(name: str, waiting: Awaitable[T], caller: Caller) -> T:
+    """Wait for something before the first byte, and come back through the gate.
+
+    Where the awaited thing failed and the gate is closed as well, the refusal is the outcome.
+    """
+    try:
+        with caller.bounded():
+            value = await waiting
+    except AfpoolError:
+        caller.ask(name)
+        raise
+    caller.ask(name)
+    return value
+
+
+async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
+    """Let the first byte leave and wait for the answer; a failure gets its verdict here, before any recovery."""
+    try:
+        return await trip.run(caller, caller.deadline)
+    except Woken:
+        raise caller.woken() from None
+    except ConnectFailed as error:
+        if error.reason == "timeout":
+            caller.ask("connect")
+        raise ConnectionLost(f"{error}; nothing was sent", delivery=NOT_SENT) from error
+    except WireClosed as error:
+        raise _lost(trip, client, str(error)) from error
+    except Truncated as error:
+        raise ConnectionLost(
+            "the connection broke in the middle of the answer; the request was sent and may have run", delivery=IN_DOUBT
+        ) from error
+    except BadHttp as error:
+        raise ServerFailed(f"the answer is not HTTP/1.1 ({error}); whether the request ran is not known") from error
+    except ValueError as error:
+        raise CredentialFailed("a header of the request cannot be sent; nothing was sent") from error
+
+
+def _lost(trip: Trip, client: Client, why: str) -> AfpoolError:
+    delivery: Delivery = IN_DOUBT if trip.begun else NOT_SENT
+    sent = "the request was sent and may have run" if trip.begun else "nothing was sent"
+    if client.carries_headers and client.lost is None and client.retired != "killed":
+        return ConnectionLost(f"the connection was lost; {sent}", delivery=delivery)
+    return LocalSessionHandleLostError(f"the client's stream has ended ({why}); {sent}", delivery=delivery)
+
+
+# ---------------------------------------------------------------------------- what may follow
+
+
+def _follow(
+    client: Client, caller: Caller, answer: Answer, outcome: Outcome, tries: Tries, error: AfpoolError
+) -> Any:
+    """Decide whether another attempt may follow: what to wait for first, `NOTHING`, or `None` for no."""
+    follow = outcome.followup
+    if follow is Followup.WAIT_AND_RETRY:
+        delay = error.retry_after
+        if delay is None:
+            ceiling = THROTTLED_BASE * 2 ** (tries.throttled - 1)
+            delay = ceiling / 2 + client.settings.seams.random.random() * ceiling / 2
+        if tries.throttled >= THROTTLED_ATTEMPTS or tries.waited + delay > THROTTLED_SECONDS:
+            return None
+        tries.throttled += 1
+        tries.waited += delay
+        return trio.sleep(delay)
+    if follow is Followup.NEW_CREDENTIAL:
+        if client.requirement is None or tries.rejected or not client.carries_headers:
+            return None
+        tries.rejected = True
+        return NOTHING
+    if follow is Followup.STEP_UP:
+        return step_up(client, answer, tries)
+    if follow is Followup.REDIRECT:
+        if tries.redirects >= REDIRECTS or not client.redirect(answer):
+            return None
+        tries.redirects += 1
+        return NOTHING
+    if follow is Followup.RELIST:
+        if tries.relisted:
+            return None
+        tries.relisted = True
+        return caller.relist()
+    return None
+
+
+def step_up(client: Client, answer: Answer, tries: Tries) -> object | None:
+    """Ask for the scopes of a challenge as well, if they have grown; `None` when there is nothing to ask."""
+    requirement = client.requirement
+    if requirement is None or tries.step_ups >= STEP_UPS:
+        return None
+    wanted: list[str] = list(tries.scopes or requirement.scopes)
+    for challenge in parse_challenges(answer.header(WWW_AUTHENTICATE)):
+        for scope in challenge.params.get("scope", "").split():
+            if scope not in wanted:
+                wanted.append(scope)
+    if len(wanted) == len(tries.scopes or requirement.scopes):
+        return None  # nothing that was not asked for before
+    tries.step_ups += 1
+    tries.scopes = tuple(wanted)
+    return NOTHING
+
+
+def _error_of(client: Client, answer: Answer, outcome: Outcome) -> AfpoolError:
+    retry_after = parse_retry_after(answer.header(RETRY_AFTER), client.settings.seams.unix_now())
+    error = outcome.to_error(retry_after=retry_after, www_authenticate=answer.header(WWW_AUTHENTICATE))
+    body = outcome.body
+    if body is not None and body.message and not isinstance(error, ProtocolError):
+        error.message = f"{error.message}: {body.message[:1024]}"
+    return error
+
+
+# ---------------------------------------------------------------------------- credential and signature
+
+
+async def credential_headers(client: Client, tries: Tries) -> Headers:
+    """Ask the provider for what the plan requires, as header pairs."""
+    requirement = client.requirement
+    provider = client.settings.credentials
+    assert requirement is not None
+    if provider is None:
+        raise CredentialFailed(
+            f"the plan requires a credential for {requirement.service!r} and the pool has no credential provider; "
+            "nothing was sent"
+        )
+    reason: Literal["call", "refresh", "step-up"] = "call"
+    if tries.step_ups:
+        reason = "step-up"
+    elif tries.rejected:
+        reason = "refresh"
+    request = CredentialRequest(
+        service=requirement.service,
+        scopes=tries.scopes or requirement.scopes,
+        mode=requirement.mode,
+        identity=client.projection,
+        reason=reason,
+        rejected=tries.rejected,
+    )
+    try:
+        given = await provider.get(request)
+    except AfpoolError:
+        raise
+    except Exception as error:
+        raise CredentialFailed(
+            f"the credential provider raised {type(error).__name__} for {requirement.service!r}; nothing was sent"
+        ) from error
+    if isinstance(given, NeedsAuthorization):
+        client.needs_authorization(given)
+        raise AuthorizationRequired(
+            f"somebody has to authorize {requirement.service!r} first; nothing was sent; its address went to the host",
+            delivery=NOT_SENT,
+        )
+    if not isinstance(given, Issued):
+        raise CredentialFailed(
+            f"the credential provider returned {type(given).__name__} for {requirement.service!r}; nothing was sent"
+        )
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in given.credential.to_headers()]
+
+
+async def _signed(client: Client, rpc: Rpc, headers: Headers) -> Headers:
+    signer = client.settings.signer
+    assert signer is not None
+    try:
+        added = signer.sign(client.as_httpx(rpc, headers))
+        if inspect.isawaitable(added):
+            added = await added
+        return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in added.items()]
+    except AfpoolError:
+        raise
+    except Exception as error:
+        raise CredentialFailed(f"the signer raised {type(error).__name__}; nothing was sent") from error

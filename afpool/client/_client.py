@@ -1,0 +1,613 @@
+"""One live MCP connection, opened from one plan for one key: an incarnation, never reopened.
+
+Invariants: I1 and I12 (it serves one key and one projection, and owns what carries its requests). Where
+there is no session (2026-07-28 over HTTP) the incarnation is this object with what it discovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
+
+import attrs
+import trio
+
+from .._base.errors import (
+    ANSWERED,
+    IN_DOUBT,
+    NOT_SENT,
+    AfpoolError,
+    ClientClosed,
+    DeadlineExceeded,
+    ProtocolError,
+    SessionExpiredError,
+)
+from ..protocol import (
+    LOCATION,
+    METHOD,
+    NAME,
+    WWW_AUTHENTICATE,
+    BodyKind,
+    Era,
+    Followup,
+    MalformedMessage,
+    Outcome,
+    PageGuard,
+    call_params,
+    cancelled_params,
+    classify_http,
+    classify_stream,
+    decode_json,
+    encode_error,
+    encode_notification,
+    encode_result,
+    header_value,
+    invalid_param_annotations,
+    list_params,
+    meta_params,
+    param_header_map,
+    param_headers,
+    parse_challenge,
+    read_call_result,
+    read_list_page,
+    same_origin_redirect,
+)
+from ._attempt import Tries, attempts, credential_headers
+from ._http_channel import HttpChannel
+from ._listen import Listener
+from ._stream_channel import StreamChannel
+from ._trip import Rpc
+
+if TYPE_CHECKING:
+    import contextlib
+
+    import httpx
+
+    from .._base.credential import CredentialProvider, CredentialRequirement, NeedsAuthorization, Signer
+    from .._base.definition import Definition
+    from .._base.identity import Identity
+    from .._base.model import ProgressCallback
+    from .._base.seams import Seams
+    from .._base.use import Use
+    from ..protocol import Message, Negotiated
+    from ..transports import Headers, HttpRequest, StdioProcess
+    from ._endpoint import Endpoint
+    from ._plan import Plan
+    from ._trip import Answer, Trip
+
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+USER_REJECTED: Final = -1
+NOTICE: Final = "notifications/tools/list_changed"
+
+Ending = Literal["closed", "killed"]
+
+
+class Hooks(Protocol):
+    """What a client tells its owner. Synchronous; must not raise."""
+
+    def list_changed(self, client: Client, /) -> None:
+        """The server announced another tool list."""
+        ...
+
+    def stream_lost(self, client: Client, /) -> None:
+        """Changes are not heard of for a while."""
+        ...
+
+    def lost(self, client: Client, reason: str, /) -> None:
+        """The incarnation is over."""
+        ...
+
+
+class ToolCaller(Protocol):
+    """A tool call as a client sees it, beside being a `Caller`."""
+
+    args: bytes
+    use: Use
+    on_progress: ProgressCallback | None
+
+    @property
+    def definition(self) -> Definition:
+        """The tool's listed definition."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class ClientSettings:
+    """What all clients of a pool have in common.
+
+    Attributes:
+        control_timeout: Seconds that a notice or the closing of a session may take.
+        on_authorization: Told the server's name, the projection and what is needed when somebody has to
+            authorize first; the only place where the address goes.
+    """
+
+    seams: Seams
+    credentials: CredentialProvider | None = None
+    signer: Signer | None = None
+    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None
+    client_name: str = "afpool"
+    client_version: str = "0"
+    max_operations: int = 16
+    max_message: int = 16 * 1024 * 1024
+    max_pages: int = 100
+    keepalive_expiry: float = 4.0
+    control_timeout: float = 5.0
+
+
+@attrs.frozen
+class ListAnswer:
+    """A whole tool list.
+
+    Attributes:
+        tools: The raw definitions, in listed order.
+        ttl: Seconds for which the server lets it be believed; `None` where its era knows no such hint.
+        left_out: Tools that the protocol says must not be offered here, and why.
+    """
+
+    tools: list[bytes]
+    ttl: float | None
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+@final
+class Client:
+    """One incarnation. Made by `open_client`.
+
+    Attributes:
+        id: Process-wide, never used twice.
+        context: The plan context that it was opened under.
+        projection: Whom it acts for.
+        negotiated: Era, version, session and what the server said of itself.
+        lost: Why it is over, if it is.
+        retired: Why its key uses it no longer, if so; what runs on it goes on.
+        entry: The shared list that it is a member of; the pool's to set.
+    """
+
+    __slots__ = (
+        "__weakref__", "_listener", "_meta", "_spawn", "channel", "context", "endpoint", "entry", "hooks", "id",
+        "lost", "negotiated", "plan", "process", "projection", "requirement", "retired", "server", "settings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        client_id: int,
+        server: str,
+        plan: Plan,
+        context: str,
+        projection: Identity,
+        endpoint: Endpoint,
+        settings: ClientSettings,
+        hooks: Hooks,
+        spawn: Callable[..., None],
+        channel: HttpChannel | StreamChannel,
+        process: StdioProcess | None,
+    ) -> None:
+        self.id = client_id
+        self.server = server
+        self.plan = plan
+        self.context = context
+        self.projection = projection
+        self.endpoint = endpoint
+        self.settings = settings
+        self.hooks = hooks
+        self.channel = channel
+        self.process = process
+        self.requirement: CredentialRequirement | None = plan.credential
+        self.negotiated: Negotiated | None = None
+        self.lost: str | None = None
+        self.retired: str | None = None
+        self.entry: Any = None
+        self._spawn = spawn
+        self._meta = b""
+        self._listener = Listener(self, spawn)
+        channel.on_message = self._message
+        if isinstance(channel, StreamChannel):
+            channel.on_lost = self.lose
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def carries_headers(self) -> bool:
+        """Whether each request is an HTTP exchange of its own."""
+        return isinstance(self.channel, HttpChannel)
+
+    @property
+    def shared_stream(self) -> bool:
+        """Whether requests share one stream."""
+        return isinstance(self.channel, StreamChannel)
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the server keeps no session for it."""
+        return self.negotiated is not None and self.negotiated.era is Era.STATELESS
+
+    @property
+    def cancel_by_closing(self) -> bool:
+        """Whether closing the response stream is the cancel, so that nothing else is sent or to come."""
+        return self.carries_headers and self.stateless
+
+    @property
+    def listening(self) -> bool:
+        """Whether changes of the list are heard of now."""
+        return self._listener.state == "listening"
+
+    @property
+    def stream_state(self) -> str:
+        """`unasked`, `connecting`, `listening`, `lost` or `unsupported`."""
+        return self._listener.state
+
+    def opened(self, negotiated: Negotiated, meta: bytes) -> None:
+        """The negotiation is done."""
+        self.negotiated = negotiated
+        self._meta = meta
+
+    # ------------------------------------------------------------------ calls
+
+    async def call(self, call: Any) -> bytes:
+        """Call a tool and return the raw result object.
+
+        Args:
+            call: A `Caller` and `ToolCaller`: its gate is asked at every boundary of every attempt.
+
+        Raises:
+            AfpoolError: The failure, with its verdict.
+            trio.Cancelled: `call.trip` says whether bytes left and has to be settled then.
+        """
+        definition = call.definition
+        headers: Headers = []
+        if self.stateless and self.carries_headers:
+            headers = [(METHOD, b"tools/call"), (NAME, header_value(definition.name))]
+            if b"x-mcp-header" in definition.raw:
+                headers += param_headers(param_header_map(definition.input_schema), decode_json(call.args))
+        name, args, meta = definition.name, call.args, self._meta
+        params: Any
+        if call.on_progress is None:
+            params = call_params(name, args, meta=meta)
+        else:
+
+            def params(request_id: int) -> bytes:
+                return call_params(name, args, meta=meta, progress_token=request_id)
+
+        answer = await attempts(self, call, Rpc("tools/call", params, headers, "call", call.on_progress))
+        assert answer.message is not None
+        return bytes(answer.message.result)
+
+    def judge(self, answer: Answer) -> Outcome:
+        """Decide what an answer proves, before any recovery starts."""
+        message = answer.message
+        negotiated = self.negotiated
+        era = Era.STATELESS if negotiated is None else negotiated.era
+        if answer.status is None:
+            if message is None:
+                return Outcome(None, ANSWERED, Followup.NONE, "sent")
+            outcome = classify_stream(message)
+        else:
+            outcome = classify_http(
+                answer.status,
+                answer.kind or BodyKind.EMPTY,
+                message,
+                had_session=negotiated is not None and negotiated.session_id is not None,
+                era=era,
+                text_hint=answer.hint,
+                challenge=parse_challenge(answer.header(WWW_AUTHENTICATE)) is not None,
+                same_origin=self._redirect_target(answer) is not None,
+            )
+        if outcome.error is None and message is not None and self.stateless:
+            try:
+                result = read_call_result(message.result, era)
+            except MalformedMessage as error:
+                return outcome._replace(error=ProtocolError, reason=f"the answer could not be read: {error.reason}")
+            if result.input_required:
+                return outcome._replace(
+                    error=ProtocolError,
+                    reason="the server asks for input that this client has not offered to give; the tool has not ended",
+                )
+        return outcome
+
+    def concluded(self, outcome: Outcome) -> None:
+        """An answer that ends its request may end the incarnation too; called after the verdict."""
+        if outcome.error is SessionExpiredError:
+            self.lose("session expired")
+        elif outcome.followup is Followup.RENEGOTIATE:
+            self.endpoint.forget_era()
+            self.lose("protocol version no longer spoken")
+
+    def cancel(self, trip: Trip) -> None:
+        """Tell the server that nobody waits for an answer any more. Synchronous; nothing is waited for."""
+        if self.cancel_by_closing:
+            trip.close()
+            return
+        params = cancelled_params(getattr(trip, "request_id", 0), meta=self._meta if self.stateless else b"")
+        if isinstance(self.channel, StreamChannel):
+            self.channel.tell(encode_notification("notifications/cancelled", params))
+        else:
+            self._spawn(self._notify, "notifications/cancelled", params)
+
+    async def _notify(self, method: str, params: bytes) -> None:
+        try:
+            await self.control(Rpc(method, params, notification=True), self.settings.control_timeout)
+        except AfpoolError:
+            return  # a notice that does not arrive changes nothing of ours
+
+    # ------------------------------------------------------------------ the client's own requests
+
+    async def control(self, rpc: Rpc, timeout: float) -> Answer:
+        """Send a request or notice of the client's own; takes no place, uses the control lane."""
+        caller = Control(self, self.settings.seams.now() + timeout)
+        with trio.CancelScope(deadline=caller.deadline):
+            try:
+                return await attempts(self, caller, rpc)
+            finally:
+                trip = caller.trip
+                if trip is not None and not trip.over:
+                    trip.close()
+        raise caller.woken()
+
+    async def list_tools(self, deadline: float) -> ListAnswer:
+        """Fetch the whole tool list, page by page.
+
+        Raises:
+            AfpoolError: A page could not be fetched or read.
+        """
+        tools: list[bytes] = []
+        left_out: list[tuple[str, str]] = []
+        ttl: float | None = None
+        cursor: str | None = None
+        guard = PageGuard(self.settings.max_pages)
+        headers: Headers = [(METHOD, b"tools/list")] if self.stateless else []
+        era = Era.HANDSHAKE if self.negotiated is None else self.negotiated.era
+        while True:
+            rpc = Rpc("tools/list", list_params(cursor, self._meta), headers)
+            answer = await self.control(rpc, deadline - self.settings.seams.now())
+            assert answer.message is not None
+            try:
+                page = read_list_page(answer.message.result, era)
+                cursor = guard.follow(page)
+            except MalformedMessage as error:
+                raise ProtocolError(f"the tool list could not be read: {error.reason}") from None
+            for raw in page.tools:
+                tool = bytes(raw)
+                reason = self._unfit(tool)
+                if reason is None:
+                    tools.append(tool)
+                else:
+                    left_out.append((f"#{len(tools) + len(left_out)}", reason))
+            if self.stateless:
+                seconds = page.ttl_ms / 1000
+                ttl = seconds if ttl is None else min(ttl, seconds)
+            if cursor is None:
+                return ListAnswer(tools, ttl, tuple(left_out))
+
+    def _unfit(self, tool: bytes) -> str | None:
+        # 2026-07-28 over HTTP: a tool whose header annotations are invalid must not be offered.
+        if not (self.stateless and self.carries_headers and b"x-mcp-header" in tool):
+            return None
+        try:
+            document = decode_json(tool)
+        except MalformedMessage:
+            return None  # quarantined later, with the reader's own reason
+        return invalid_param_annotations(document.get("inputSchema") if isinstance(document, dict) else None)
+
+    async def ping(self, deadline: float) -> None:
+        """Ask for a sign of life; any answer is one.
+
+        Raises:
+            AfpoolError: There was none.
+        """
+        method = "server/discover" if self.stateless else "ping"
+        headers: Headers = [(METHOD, method.encode())] if self.stateless else []
+        try:
+            await self.control(
+                Rpc(method, meta_params(self._meta), headers), deadline - self.settings.seams.now()
+            )
+        except AfpoolError as error:
+            if error.delivery not in ("answered", "refused"):
+                raise
+
+    async def listen(self) -> None:
+        """Make sure that changes are listened to, and wait shortly until it is known whether they are."""
+        await self._listener.start()
+
+    # ------------------------------------------------------------------ for attempts
+
+    def _redirect_target(self, answer: Answer) -> str | None:
+        if answer.status not in (307, 308) or not isinstance(self.channel, HttpChannel):
+            return None
+        origin = self.channel.link.origin
+        url = f"{origin.scheme}://{origin.authority.decode()}{self.channel.target.decode()}"
+        return same_origin_redirect(url, answer.header(LOCATION))
+
+    async def own_headers(self) -> Headers | None:
+        """Credential headers for the notification stream; `None` when there are none to be had now."""
+        if self.requirement is None:
+            return []
+        try:
+            return await credential_headers(self, Tries())
+        except AfpoolError:
+            return None
+
+    def redirect(self, answer: Answer) -> bool:
+        """Follow a redirect to the same origin from now on; return whether there is one."""
+        location = self._redirect_target(answer)
+        if location is None or not isinstance(self.channel, HttpChannel):
+            return False
+        from ..transports import origin_of
+
+        self.channel.target = origin_of(location)[1]
+        return True
+
+    def needs_authorization(self, needs: NeedsAuthorization) -> None:
+        """Hand the address to the host and to nobody else."""
+        callback = self.settings.on_authorization
+        if callback is not None:
+            callback(self.server, self.projection, needs)
+
+    def as_httpx(self, rpc: Rpc, headers: Headers) -> httpx.Request:
+        """Show a request to a signer; made only where one is configured."""
+        import httpx
+
+        assert isinstance(self.channel, HttpChannel)
+        link = self.channel.link
+        url = f"{link.origin.scheme}://{link.origin.authority.decode()}{self.channel.target.decode()}"
+        params = rpc.params(0) if callable(rpc.params) else rpc.params
+        pairs = [*self.channel.headers, *rpc.headers, *headers]
+        return httpx.Request("POST", url, headers=pairs, content=params or b"")
+
+    # ------------------------------------------------------------------ what the server sends by itself
+
+    def _message(self, message: Message) -> None:
+        if message.is_request:
+            self._answer_server(message)
+        elif message.method == NOTICE:
+            self.hooks.list_changed(self)
+        elif message.method is not None:
+            self._listener.heard(message)
+
+    def _answer_server(self, message: Message) -> None:
+        # Nothing was declared, so everything but a ping is answered with an error and never dropped.
+        method = message.method
+        if method == "ping":
+            data = encode_result(message.id)
+        elif method == "elicitation/create":
+            data = encode_error(message.id, INVALID_PARAMS, "elicitation was not declared")
+        elif method == "sampling/createMessage":
+            data = encode_error(message.id, USER_REJECTED, "sampling was not declared")
+        else:
+            data = encode_error(message.id, METHOD_NOT_FOUND, "not declared by this client")
+        if isinstance(self.channel, StreamChannel):
+            self.channel.tell(data)
+        else:
+            self._spawn(self._post, data)
+
+    async def _post(self, data: bytes) -> None:
+        assert isinstance(self.channel, HttpChannel)
+        caller = Control(self, self.settings.seams.now() + self.settings.control_timeout)
+        trip = self.channel.post(data, [])
+        with trio.CancelScope(deadline=caller.deadline):
+            try:
+                await trip.run(caller, caller.deadline)
+            except Exception:  # noqa: BLE001 -- an answer that does not arrive is the server's loss
+                return
+            finally:
+                if not trip.over:
+                    trip.close()
+
+    # ------------------------------------------------------------------ ends
+
+    def lose(self, reason: str) -> None:
+        """The incarnation is over by the server's or the wire's doing. Tells the owner once."""
+        if self.lost is None:
+            self.lost = reason
+            self._listener.stop()
+            self.hooks.lost(self, reason)
+
+    def retire(self, reason: str) -> None:
+        """The key uses it no longer; what runs on it goes on."""
+        if self.retired is None:
+            self.retired = reason
+
+    async def aclose(self, deadline: float) -> Ending:
+        """End the session in order within the deadline; a child gets EOF, then TERM, then KILL."""
+        self._listener.stop()
+        try:
+            if isinstance(self.channel, HttpChannel):
+                if self.lost is None and self.negotiated is not None and self.negotiated.session_id is not None:
+                    await self._delete(deadline)
+                return "closed"
+            self.channel.kill()
+            if self.process is None:
+                return "closed"
+            report = await self.process.aclose(deadline)
+            return "killed" if report.ending == "killed" else "closed"
+        finally:
+            self._over("closed")
+
+    async def _delete(self, deadline: float) -> None:
+        """Tell the server that the session is over; it may refuse that."""
+        from ..transports import HttpRequest as Request
+
+        assert isinstance(self.channel, HttpChannel)
+        request: HttpRequest = Request(b"DELETE", self.channel.target, list(self.channel.headers))
+        sink = _Nothing()
+        exchange = self.channel.link.exchange(request, sink, "control")
+        caller = Control(self, deadline)
+        with trio.CancelScope(deadline=deadline):
+            try:
+                await exchange.run(caller, deadline)
+            except Exception:  # noqa: BLE001 -- the session then ends by the server's own clock
+                return
+            finally:
+                exchange.close()
+
+    def kill(self) -> None:
+        """End it at once; synchronous."""
+        self._listener.stop()
+        self.channel.kill()
+        if self.process is not None:
+            self.process.kill_now()
+        self._over("killed")
+
+    def _over(self, reason: str) -> None:
+        if self.lost is None:
+            self.lost = reason
+        self.channel.kill()
+
+    def __repr__(self) -> str:
+        return f"<Client {self.id} of {self.server}{'' if self.lost is None else ', ' + self.lost}>"
+
+
+@final
+class Control:
+    """The caller behind a client's own requests: its gate is open while the client lives."""
+
+    __slots__ = ("_client", "begun", "deadline", "trip")
+
+    def __init__(self, client: Client, deadline: float) -> None:
+        self._client = client
+        self.deadline = deadline
+        self.trip: Trip | None = None
+        self.begun = False
+
+    def ask(self, stage: str, /) -> None:
+        """Raise when the client is over."""
+        if self._client.lost is not None:
+            raise ClientClosed(f"the client is over ({self._client.lost}); nothing was sent", delivery=NOT_SENT)
+
+    def began(self) -> None:
+        """Note that bytes left."""
+        self.begun = True
+
+    def started(self, body_bytes: int) -> None:
+        """Nothing is recorded of the client's own requests."""
+
+    def bounded(self) -> contextlib.AbstractContextManager[None]:
+        """The scope around the whole request bounds every wait in it."""
+        import contextlib
+
+        return contextlib.nullcontext()
+
+    def woken(self) -> AfpoolError:
+        """The request took too long, or its client ended."""
+        delivery = IN_DOUBT if self.begun else NOT_SENT
+        return DeadlineExceeded("the server did not answer the client's own request in time", delivery=delivery)
+
+    def relist(self) -> Awaitable[None] | None:
+        """A client's own request stands on no list."""
+        return None
+
+
+@final
+class _Nothing:
+    """A sink for an answer whose content does not matter."""
+
+    __slots__ = ()
+
+    def head(self, status: int, headers: Headers, /) -> None:
+        """Take the head."""
+
+    def data(self, chunk: bytes, /) -> bool:
+        """Take a piece."""
+        return True
+

@@ -1,0 +1,59 @@
+"""What all keys of one endpoint share: the era verdict, the number of openings, names and TLS contexts.
+
+Nothing that carries a request is in here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from ..transports import Connector
+
+if TYPE_CHECKING:
+    from .._base.seams import Seams
+    from ..protocol import Era
+    from ..transports import TlsConfig
+
+ERA_KEPT: Final = 3600.0
+
+
+@final
+class Endpoint:
+    """One origin or command.
+
+    Attributes:
+        name: Transport and origin or command; may be long, is never shown.
+        connecting: At most so many openings at once.
+    """
+
+    __slots__ = ("_connectors", "_era", "_era_until", "_seams", "connecting", "name")
+
+    def __init__(self, name: str, max_connecting: int, seams: Seams) -> None:
+        self.name = name
+        self.connecting = trio.CapacityLimiter(max_connecting)
+        self._seams = seams
+        self._connectors: dict[TlsConfig, Connector] = {}
+        self._era: Era | None = None
+        self._era_until = 0.0
+
+    def era(self) -> Era | None:
+        """The era this endpoint was last seen in, while that is believed."""
+        return self._era if self._seams.now() < self._era_until else None
+
+    def remember(self, era: Era) -> None:
+        """An opening has found the era out."""
+        self._era = era
+        self._era_until = self._seams.now() + ERA_KEPT
+
+    def forget_era(self) -> None:
+        """It has proved wrong."""
+        self._era = None
+
+    def connector(self, tls: TlsConfig) -> Connector:
+        """The connector of one TLS configuration; keeps DNS answers."""
+        connector = self._connectors.get(tls)
+        if connector is None:
+            connector = self._connectors[tls] = Connector(self._seams, tls)
+        return connector

@@ -1,0 +1,254 @@
+"""Requests as HTTP exchanges: one POST each, the answer as JSON or as an event stream.
+
+Answers are correlated by exchange, not by id: servers put wrong ids, and none, on errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+from .._base.errors import ANSWERED, TooLarge
+from .._base.model import Progress
+from ..protocol import (
+    BodyKind,
+    EventTooLarge,
+    MalformedMessage,
+    Message,
+    SseParser,
+    body_kind,
+    decode_json,
+    decode_messages,
+    encode_notification,
+    encode_request,
+)
+from ..transports import HttpLink, HttpRequest
+from ._trip import Answer, Rpc
+
+if TYPE_CHECKING:
+    from .._base.gate import Gate
+    from ..transports import Headers, HttpExchange
+
+HINT_BYTES: Final = 2048
+
+
+@final
+class HttpChannel:
+    """One client's way to one HTTP endpoint.
+
+    Attributes:
+        target: Path and query; a redirect to the same origin changes it.
+        headers: Sent with every request, lower-case pairs.
+        on_message: Told of notifications and requests that come on any stream.
+        next_id: Ids of this client's requests.
+    """
+
+    __slots__ = ("_next", "headers", "link", "max_message", "on_message", "target")
+
+    def __init__(self, link: HttpLink, target: bytes, headers: Headers, max_message: int) -> None:
+        self.link = link
+        self.target = target
+        self.headers = headers
+        self.max_message = max_message
+        self.on_message: Callable[[Message], None] = _ignore
+        self._next = 0
+
+    def trip(self, rpc: Rpc, headers: Headers) -> HttpTrip:
+        """Make a trip; nothing happens before its `run`."""
+        self._next += 1
+        request_id = self._next
+        params = rpc.params
+        if callable(params):
+            params = params(request_id)
+        body = encode_notification(rpc.method, params) if rpc.notification else encode_request(request_id, rpc.method, params)
+        request = HttpRequest(b"POST", self.target, [*self.headers, *rpc.headers, *headers], body)
+        return HttpTrip(self, request, rpc, request_id)
+
+    def post(self, body: bytes, headers: Headers) -> HttpTrip:
+        """Make a trip of a ready message, such as the answer to a server's request."""
+        rpc = Rpc("", notification=True)
+        return HttpTrip(self, HttpRequest(b"POST", self.target, [*self.headers, *headers], body), rpc, 0)
+
+    def kill(self) -> None:
+        """Close every connection at once."""
+        self.link.close()
+
+
+@final
+class HttpTrip:
+    """One POST and its answer."""
+
+    __slots__ = ("_exchange", "_sink", "request_id", "size")
+
+    def __init__(self, channel: HttpChannel, request: HttpRequest, rpc: Rpc, request_id: int) -> None:
+        self.request_id = request_id
+        self.size = len(request.body)
+        self._sink = AnswerSink(channel.max_message, channel.on_message, rpc.on_progress)
+        self._exchange: HttpExchange = channel.link.exchange(request, self._sink, rpc.lane)
+
+    @property
+    def begun(self) -> bool:
+        """The kernel took a byte of it."""
+        return self._exchange.begun
+
+    @property
+    def answered(self) -> bool:
+        """Its answer has come."""
+        return self._sink.message is not None
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is to come."""
+        return not self._exchange.held
+
+    async def run(self, gate: Gate, deadline: float) -> Answer:
+        """Send under the gate and wait for the answer; raises what the exchange raises."""
+        await self._exchange.run(gate, deadline)
+        return self._sink.answer()
+
+    async def finish(self) -> Answer:
+        """Wait on after a hand-over."""
+        self._sink.on_progress = None
+        await self._exchange.finish()
+        return self._sink.answer()
+
+    def wake(self) -> None:
+        """Make the task that waits raise `Woken`."""
+        self._exchange.wake()
+
+    def close(self) -> None:
+        """Close the connection: the end of the response stream, if there was one."""
+        self._exchange.close()
+
+
+@final
+class AnswerSink:
+    """Collects one answer: a JSON body up to the cap, or an event stream up to the response in it."""
+
+    __slots__ = ("_chunks", "_max", "_on_message", "_parser", "headers", "kind", "message", "on_progress", "size", "status")
+
+    def __init__(
+        self,
+        max_message: int,
+        on_message: Callable[[Message], None],
+        on_progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self._max = max_message
+        self._on_message = on_message
+        self.on_progress = on_progress
+        self._chunks: list[bytes] = []
+        self._parser: SseParser | None = None
+        self.status = 0
+        self.headers: Headers = []
+        self.kind = BodyKind.EMPTY
+        self.size = 0
+        self.message: Message | None = None
+
+    def head(self, status: int, headers: Headers, /) -> None:
+        """Take the head."""
+        self.status = status
+        self.headers = headers
+        content_type = None
+        for name, value in headers:
+            if name == b"content-type":
+                content_type = value
+                break
+        self.kind = body_kind(content_type)
+        if self.kind is BodyKind.SSE:
+            self._parser = SseParser(self._max)
+
+    def data(self, chunk: bytes, /) -> bool:
+        """Take a piece of the body.
+
+        Raises:
+            TooLarge: The answer, or one event of its stream, is larger than the cap.
+        """
+        self.size += len(chunk)
+        if self._parser is None:
+            if self.size > self._max:
+                raise self._too_large()
+            self._chunks.append(chunk)
+            return False
+        try:
+            events = self._parser.feed(chunk)
+        except EventTooLarge as error:
+            if self._take_events(error.events):
+                return True
+            raise self._too_large() from None
+        return self._take_events(events)
+
+    def _take_events(self, events: list[Any]) -> bool:
+        for event in events:
+            if not event.data or event.event not in ("message", ""):
+                continue
+            try:
+                messages = decode_messages(event.data)
+            except MalformedMessage:
+                continue  # one unreadable event is no reason to lose the response behind it
+            for message in messages:
+                self._take(message)
+        return self.message is not None
+
+    def _take(self, message: Message) -> None:
+        if message.is_response:
+            if self.message is None:
+                self.message = message
+        elif message.method == "notifications/progress":
+            progress = read_progress(message)
+            if progress is not None and self.on_progress is not None:
+                self.on_progress(progress)
+        else:
+            self._on_message(message)
+
+    def answer(self) -> Answer:
+        """What has come, once the exchange is complete."""
+        body = b""
+        if self._parser is None and self._chunks:
+            body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            self._chunks = []
+            if body and self.kind is not BodyKind.SSE:
+                self._read(body)
+        return Answer(self.message, self.status, self.headers, self.kind, body[:HINT_BYTES], self.size)
+
+    def _read(self, body: bytes) -> None:
+        try:
+            for message in decode_messages(body):
+                self._take(message)
+        except MalformedMessage:
+            return
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"the answer is larger than {self._max} bytes and was not read; the tool may have run",
+            delivery=ANSWERED,
+            http_status=self.status,
+        )
+
+
+def read_progress(message: Message) -> Progress | None:
+    """Read a progress notification; `None` where it is not one that can be read."""
+    try:
+        params = decode_json(message.params)
+    except MalformedMessage:
+        return None
+    if not isinstance(params, dict) or not isinstance(params.get("progress"), int | float):
+        return None
+    total, text = params.get("total"), params.get("message")
+    return Progress(
+        float(params["progress"]),
+        float(total) if isinstance(total, int | float) else None,
+        text if isinstance(text, str) else None,
+    )
+
+
+def progress_token(message: Message) -> object:
+    """The token of a progress notification, or `None`."""
+    try:
+        params = decode_json(message.params)
+    except MalformedMessage:
+        return None
+    return params.get("progressToken") if isinstance(params, dict) else None
+
+
+def _ignore(_: Message) -> None:
+    """Take a message that nobody waits for."""

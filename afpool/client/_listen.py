@@ -1,0 +1,227 @@
+"""The notification stream: one per client that listens, and what becomes of it.
+
+* Losing it is not losing the session: calls go on, the list is in doubt until it is asked for again.
+* Whatever the server does with it, it is asked for at most once a second, backing off to once in 30
+  seconds; only a stream that lived for a while starts the round anew. A server that says it has none is
+  believed.
+* In the handshake era it is a GET (over HTTP) or the stream itself; in 2026-07-28 a `subscriptions/listen`
+  request whose answer stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+
+import trio
+
+from ..protocol import (
+    METHOD,
+    BodyKind,
+    EventTooLarge,
+    MalformedMessage,
+    SseParser,
+    body_kind,
+    decode_messages,
+    listen_params,
+)
+from ._http_channel import HttpChannel
+
+if TYPE_CHECKING:
+    from ..protocol import Message
+    from ..transports import Headers
+    from ._client import Client
+
+State: TypeAlias = Literal["unasked", "connecting", "listening", "lost", "unsupported"]
+
+FIRST_WAIT: Final = 0.5
+RETRY: Final = 1.0
+RETRY_MAX: Final = 30.0
+LIVED: Final = 30.0
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+
+
+@final
+class Listener:
+    """The listening side of one client.
+
+    Attributes:
+        state: Whether changes are heard of now.
+        asked: How often the stream was asked for.
+    """
+
+    __slots__ = ("_client", "_decided", "_refused", "_scope", "_spawn", "asked", "state")
+
+    def __init__(self, client: Client, spawn: Callable[..., None]) -> None:
+        self._client = client
+        self._spawn = spawn
+        self._decided = trio.Event()
+        self._scope: trio.CancelScope | None = None
+        self._refused = False
+        self.state: State = "unasked"
+        self.asked = 0
+
+    async def start(self) -> None:
+        """Listen from now on; wait at most half a second until it is known whether the server lets us."""
+        if self.state == "unasked":
+            self._begin()
+        if self.state == "connecting":
+            with trio.move_on_after(FIRST_WAIT):
+                await self._decided.wait()
+
+    def stop(self) -> None:
+        """Stop listening; synchronous."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def heard(self, message: Message) -> None:
+        """Take a notification that is not about the list."""
+        if message.method == ACKNOWLEDGED:
+            self._now("listening")
+
+    def _begin(self) -> None:
+        client = self._client
+        negotiated = client.negotiated
+        assert negotiated is not None
+        tools = negotiated.capabilities.get("tools")
+        announced = isinstance(tools, dict) and bool(tools.get("listChanged"))
+        if negotiated.asked and not announced:
+            self._now("unsupported")
+        elif not client.stateless and client.shared_stream:
+            self._now("listening")
+        else:
+            self.state = "connecting"
+            self._scope = trio.CancelScope()
+            self._spawn(self._run)
+
+    def _now(self, state: State) -> None:
+        was, self.state = self.state, state
+        self._refused = state == "unsupported"
+        if state != "connecting":
+            self._decided.set()
+        if state == "lost" and was == "listening":
+            self._client.hooks.stream_lost(self._client)
+
+    async def _run(self) -> None:
+        assert self._scope is not None
+        with self._scope:
+            delay = RETRY
+            now = self._client.settings.seams.now
+            while self._client.lost is None:
+                began = now()
+                self.asked += 1
+                told = await self._once()
+                if self._refused:
+                    return
+                self._now("lost")
+                if now() - began >= LIVED:
+                    delay = RETRY
+                await trio.sleep(max(delay, told))
+                delay = min(delay * 2, RETRY_MAX)
+
+    async def _once(self) -> float:
+        """Listen until the stream ends; return the seconds after which the server wants to be asked again."""
+        channel = self._client.channel
+        if isinstance(channel, HttpChannel):
+            return await self._http(channel)
+        from ._trip import Rpc
+
+        rpc = Rpc("subscriptions/listen", listen_params(self._client._meta))  # noqa: SLF001 -- one concept, two files
+        trip = channel.trip(rpc, [])
+        try:
+            answer = await trip.run(_gate(), float("inf"))
+        except Exception:  # noqa: BLE001 -- the stream's end is the link's to tell
+            return 0.0
+        finally:
+            trip.close()
+        if answer.message is not None and answer.message.is_error:
+            self._now("unsupported")
+        return 0.0
+
+    async def _http(self, channel: HttpChannel) -> float:
+        from ..transports import HttpRequest
+
+        sink = _StreamSink(self, channel)
+        if self._client.stateless:
+            from ..protocol import encode_request
+
+            body = encode_request(0, "subscriptions/listen", listen_params(self._client._meta))  # noqa: SLF001 -- as above
+            headers: Headers = [*channel.headers, (METHOD, b"subscriptions/listen")]
+            request = HttpRequest(b"POST", channel.target, headers, body)
+        else:
+            headers = [pair for pair in channel.headers if pair[0] not in (b"content-type", b"accept")]
+            request = HttpRequest(b"GET", channel.target, [*headers, (b"accept", b"text/event-stream")])
+        credential = await self._client.own_headers()
+        if credential is None:
+            return 0.0
+        request = HttpRequest(request.method, request.target, [*request.headers, *credential], request.body)
+        exchange = channel.link.exchange(request, sink, "stream")
+        try:
+            await exchange.run(_gate(), float("inf"))
+        except Exception:  # noqa: BLE001 -- however the stream ends, it is lost and asked for again
+            return sink.retry
+        finally:
+            exchange.close()
+        return sink.retry
+
+    # ------------------------------------------------------------------ told by the sink
+
+    def answered(self, status: int, kind: BodyKind, *, stateless: bool) -> bool:
+        """Take the head of the stream's answer; return whether it is one."""
+        if status == 200 and kind is BodyKind.SSE:
+            if not stateless:
+                self._now("listening")
+            return True
+        if status in (404, 405, 406, 415, 501) or (stateless and status in (200, 400)):
+            self._now("unsupported")
+        return False
+
+
+class _StreamSink:
+    """Reads the events of a notification stream."""
+
+    __slots__ = ("_channel", "_good", "_listener", "_parser", "retry")
+
+    def __init__(self, listener: Listener, channel: HttpChannel) -> None:
+        self._listener = listener
+        self._channel = channel
+        self._good = False
+        self._parser = SseParser(channel.max_message)
+        self.retry = 0.0
+
+    def head(self, status: int, headers: Headers, /) -> None:
+        """Take the head."""
+        content_type = next((value for name, value in headers if name == b"content-type"), None)
+        stateless = self._listener._client.stateless  # noqa: SLF001 -- one concept
+        self._good = self._listener.answered(status, body_kind(content_type), stateless=stateless)
+
+    def data(self, chunk: bytes, /) -> bool:
+        """Take a piece; a body that is no event stream is not read on."""
+        if not self._good:
+            return True
+        events: list[Any]
+        try:
+            events = self._parser.feed(chunk)
+        except EventTooLarge as error:
+            events = error.events
+        for event in events:
+            if event.retry is not None:
+                self.retry = min(event.retry / 1000, RETRY_MAX)
+            if not event.data:
+                continue
+            try:
+                messages = decode_messages(event.data)
+            except MalformedMessage:
+                continue
+            for message in messages:
+                if not message.is_response:
+                    self._channel.on_message(message)
+                else:
+                    return True  # the subscription has ended in order
+        return False
+
+
+def _gate() -> Any:
+    from .._base.gate import OpenGate
+
+    return OpenGate()

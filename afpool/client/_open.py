@@ -1,0 +1,343 @@
+"""Opening a client: from a plan to a negotiated incarnation.
+
+The negotiation itself decides without I/O (`afpool.protocol.Negotiation`); here its steps are carried out.
+The verdict on the era is the endpoint's and is shared; everything that carries requests is the client's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from .._base.errors import (
+    NOT_SENT,
+    AfpoolError,
+    AuthorizationRequired,
+    ConnectionLost,
+    LocalSessionHandleLostError,
+    OpenFailed,
+    ProtocolError,
+    ServerFailed,
+    TooLarge,
+)
+from ..protocol import (
+    ACCEPT,
+    ACCEPT_BOTH,
+    CONTENT_TYPE,
+    JSON_TYPE,
+    METHOD,
+    PROTOCOL_VERSION,
+    RETRY_AFTER,
+    SESSION_ID,
+    WWW_AUTHENTICATE,
+    Done,
+    Era,
+    Failed,
+    FailureKind,
+    NeedCredential,
+    Negotiation,
+    Respawn,
+    Send,
+    parse_challenge,
+    parse_retry_after,
+    stateless_meta,
+)
+from ..transports import HttpLink, SpawnFailed, StdioProcess, origin_of
+from ._attempt import Tries, attempt, step_up
+from ._client import Client, ClientSettings, Control, Hooks
+from ._http_channel import HttpChannel
+from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport
+from ._stream_channel import StreamChannel
+from ._trip import Rpc
+
+if TYPE_CHECKING:
+    from .._base.identity import Identity
+    from ..protocol import Negotiated
+    from ._endpoint import Endpoint
+    from ._trip import Answer
+
+PROBE_HTTP: Final = 10.0
+PROBE_STREAM: Final = 3.0
+HANDSHAKE: Final = 30.0
+
+
+async def open_client(
+    *,
+    client_id: int,
+    server: str,
+    plan: Plan,
+    context: str,
+    projection: Identity,
+    endpoint: Endpoint,
+    settings: ClientSettings,
+    hooks: Hooks,
+    spawn: Callable[..., None],
+) -> Client:
+    """Open one incarnation.
+
+    Args:
+        client_id: Process-wide, never used twice.
+        server: The server's name.
+        plan: How to get there.
+        context: The plan's context.
+        projection: Whom the client acts for.
+        endpoint: What all keys of this endpoint share.
+        settings: What all clients of the pool have in common.
+        hooks: Told of what happens to the client once it is open.
+        spawn: Runs background work in the runtime's nursery.
+
+    Raises:
+        OpenFailed: With what went wrong; nothing was sent of any call.
+        AuthorizationRequired: The server wants a credential that could not be had.
+        CredentialFailed: The provider or signer raised.
+
+    Cancelled, it leaves no connection and no process behind. The caller owns the deadline.
+    """
+    opener = _Opener(client_id, server, plan, context, projection, endpoint, settings, hooks, spawn)
+    try:
+        return await opener.run()
+    except BaseException:
+        opener.drop()
+        raise
+
+
+class _Muffled:
+    """Hooks of a client that is not open yet."""
+
+    def list_changed(self, client: Client, /) -> None:
+        """Nobody has listed yet."""
+
+    def stream_lost(self, client: Client, /) -> None:
+        """Nobody listens yet."""
+
+    def lost(self, client: Client, reason: str, /) -> None:
+        """The opening itself notices."""
+
+
+class _Opener:
+    def __init__(
+        self,
+        client_id: int,
+        server: str,
+        plan: Plan,
+        context: str,
+        projection: Identity,
+        endpoint: Endpoint,
+        settings: ClientSettings,
+        hooks: Hooks,
+        spawn: Callable[..., None],
+    ) -> None:
+        self._made = {
+            "client_id": client_id,
+            "server": server,
+            "plan": plan,
+            "context": context,
+            "projection": projection,
+            "endpoint": endpoint,
+            "settings": settings,
+            "spawn": spawn,
+        }
+        self._plan = plan
+        self._endpoint = endpoint
+        self._settings = settings
+        self._hooks = hooks
+        self._spawn = spawn
+        self._client: Client | None = None
+
+    def drop(self) -> None:
+        """Leave nothing behind."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.kill()
+            if client.process is not None:
+                self._reap_later(client.process)
+
+    def _reap_later(self, process: StdioProcess) -> None:
+        try:
+            self._spawn(process.aclose, self._settings.seams.now() + 1.0)
+        except AfpoolError:
+            return  # the pool is gone; the process was killed
+
+    async def run(self) -> Client:
+        client = self._client = await self._make()
+        negotiation = Negotiation(
+            "stream" if client.shared_stream else "http",
+            self._plan.protocol_version,
+            self._endpoint.era(),
+            client_name=self._settings.client_name,
+            client_version=self._settings.client_version,
+        )
+        tries = Tries()
+        while True:
+            step = negotiation.next()
+            if isinstance(step, Send):
+                await self._send(client, negotiation, step, tries)
+            elif isinstance(step, NeedCredential):
+                self._need_credential(client, negotiation, tries, step)
+            elif isinstance(step, Respawn):
+                # the old process is gone before the new one starts: some servers own what they serve
+                await self._end(client)
+                client = self._client = await self._make()
+                negotiation.respawned()
+            elif isinstance(step, Failed):
+                raise _failed(step)
+            else:
+                assert isinstance(step, Done)
+                return self._done(client, step.negotiated)
+
+    def _done(self, client: Client, negotiated: Negotiated) -> Client:
+        if self._plan.protocol_version is None:
+            self._endpoint.remember(negotiated.era)
+        meta = b""
+        channel = client.channel
+        if negotiated.era is Era.STATELESS:
+            meta = stateless_meta(negotiated.version, self._settings.client_name, self._settings.client_version)
+        if isinstance(channel, HttpChannel):
+            channel.headers = [*channel.headers, (PROTOCOL_VERSION, negotiated.version.encode())]
+            if negotiated.session_id is not None:
+                channel.headers.append((SESSION_ID, negotiated.session_id.encode()))
+        if client.lost is not None:
+            raise OpenFailed(f"the server ended right after it was opened ({client.lost}); nothing was sent")
+        client.opened(negotiated, meta)
+        client.hooks = self._hooks
+        self._client = None
+        return client
+
+    # ------------------------------------------------------------------ steps
+
+    async def _send(self, client: Client, negotiation: Negotiation, step: Send, tries: Tries) -> None:
+        headers = []
+        if client.carries_headers:
+            if step.version is not None:
+                headers.append((PROTOCOL_VERSION, step.version.encode()))
+            if step.era is Era.STATELESS:
+                headers.append((METHOD, step.method.encode()))
+            if step.session_id is not None:
+                headers.append((SESSION_ID, step.session_id.encode()))
+        probe = PROBE_STREAM if client.shared_stream else PROBE_HTTP
+        seconds = probe if step.timeout == "probe" else HANDSHAKE
+        caller = Control(client, self._settings.seams.now() + seconds)
+        rpc = Rpc(step.method, step.params, headers, notification=step.notification)
+        self._answer: Answer | None = None
+        with trio.CancelScope(deadline=caller.deadline) as scope:
+            try:
+                answer = await attempt(client, caller, rpc, tries)
+            except LocalSessionHandleLostError:
+                negotiation.ended()
+                return
+            except ConnectionLost as error:
+                if error.delivery == NOT_SENT:
+                    raise OpenFailed(f"no connection to the server: {error.message}") from error
+                negotiation.ended()
+                return
+            except (ServerFailed, TooLarge) as error:
+                raise OpenFailed(f"the server speaks no MCP that can be read: {error.message}") from error
+            finally:
+                trip = caller.trip
+                if trip is not None and not trip.over:
+                    trip.close()
+        if scope.cancelled_caught:
+            negotiation.silent()
+            return
+        self._feed(client, negotiation, step, answer, tries)
+
+    def _feed(self, client: Client, negotiation: Negotiation, step: Send, answer: Answer, tries: Tries) -> None:
+        self._answer = answer
+        if answer.status is None:
+            if step.notification:
+                negotiation.sent()
+            else:
+                negotiation.answered(answer.message)
+            return
+        if client.redirect(answer) and tries.redirects < 3:
+            tries.redirects += 1
+            return
+        if answer.message is None and answer.hint and not step.notification:
+            negotiation.unreadable("a body that is no JSON-RPC", status=answer.status)
+            return
+        negotiation.answered(
+            answer.message, status=answer.status, session_id=answer.header(SESSION_ID)
+        )
+
+    def _need_credential(self, client: Client, negotiation: Negotiation, tries: Tries, step: NeedCredential) -> None:
+        """Resume with a new credential, or say why there is none."""
+        answer = self._answer
+        assert answer is not None
+        challenge = answer.header(WWW_AUTHENTICATE)
+        if client.requirement is not None:
+            if step.http_status == 401 and not tries.rejected:
+                tries.rejected = True
+                negotiation.resumed()
+                return
+            if step.http_status == 403 and parse_challenge(challenge) is not None and step_up(client, answer, tries):
+                negotiation.resumed()
+                return
+        retry_after = parse_retry_after(answer.header(RETRY_AFTER), self._settings.seams.unix_now())
+        if step.http_status == 403 and challenge is None:
+            raise OpenFailed("the server refuses this client (HTTP 403); nothing was sent", http_status=403)
+        what = "a credential" if client.requirement is None else "another credential"
+        raise AuthorizationRequired(
+            f"the server wants {what} (HTTP {step.http_status}); nothing was sent",
+            delivery=NOT_SENT,
+            http_status=step.http_status,
+            www_authenticate=challenge,
+            retry_after=retry_after,
+        )
+
+    # ------------------------------------------------------------------ channels
+
+    async def _make(self) -> Client:
+        settings = self._settings
+        transport = self._plan.transport
+        process: StdioProcess | None = None
+        channel: HttpChannel | StreamChannel
+        if isinstance(transport, HttpTransport):
+            origin, target = origin_of(transport.url)
+            link = HttpLink(
+                origin,
+                self._endpoint.connector(transport.tls),
+                seams=settings.seams,
+                limit=settings.max_operations,
+                keepalive_expiry=settings.keepalive_expiry,
+            )
+            headers = [(CONTENT_TYPE, JSON_TYPE), (ACCEPT, ACCEPT_BOTH)]
+            headers += [(name.encode("ascii"), value.encode("latin-1")) for name, value in transport.headers]
+            channel = HttpChannel(link, target, headers, settings.max_message)
+        elif isinstance(transport, StdioTransport):
+            try:
+                process = await StdioProcess.spawn(transport.config, settings.seams)
+            except SpawnFailed as error:
+                raise OpenFailed(f"{error}; nothing was sent") from error
+            self._spawn(process.run_stderr)
+            channel = StreamChannel(process.wire, settings.max_message, settings.seams)
+        else:
+            assert isinstance(transport, MemoryTransport)
+            try:
+                wire = await transport.connect()
+            except Exception as error:
+                raise OpenFailed(f"the in-memory server raised {type(error).__name__}; nothing was sent") from error
+            channel = StreamChannel(wire, settings.max_message, settings.seams)
+        made: dict[str, Any] = self._made
+        client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
+        if isinstance(channel, StreamChannel):
+            self._spawn(channel.link.run)
+        return client
+
+    async def _end(self, client: Client) -> None:
+        self._client = None
+        client.channel.kill()
+        if client.process is not None:
+            await client.process.aclose(self._settings.seams.now() + self._settings.control_timeout)
+        client.kill()
+
+
+def _failed(step: Failed) -> AfpoolError:
+    text = f"the server could not be opened: {step.reason}; nothing was sent"
+    if step.error is not None and step.error.message:
+        text = f"{text} (it says: {step.error.message[:200]})"
+    failure = OpenFailed(text, http_status=step.http_status)
+    if step.kind is FailureKind.INCOMPATIBLE:
+        failure.__cause__ = ProtocolError(step.reason)
+    return failure

@@ -1,0 +1,333 @@
+"""Requests over one shared stream, told apart by their ids.
+
+* An id is used once per client. One that was given up is forgotten: its late answer is dropped and counted.
+* A message that the kernel took a byte of is finished by the writer, whatever its caller does.
+* The gate is asked in the writer's task, inside the context of the call.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+import trio
+from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
+
+from .._base.errors import ANSWERED, TooLarge
+from .._base.gate import OpenGate
+from .._base.model import Progress
+from ..protocol import (
+    LineTooLong,
+    MalformedMessage,
+    Message,
+    decode_messages,
+    encode_notification,
+    encode_request,
+)
+from ..transports import StreamLink, WireClosed, Woken
+from ._http_channel import progress_token, read_progress
+from ._trip import Answer, Rpc
+
+if TYPE_CHECKING:
+    from outcome import Outcome
+
+    from .._base.gate import Gate
+    from .._base.seams import Seams
+    from ..transports import Outgoing, Wire
+
+PROGRESS_KEPT: Final = 32
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
+
+
+@final
+class StreamChannel:
+    """One client's way over one stream (stdio, memory).
+
+    Attributes:
+        on_message: Told of notifications and requests of the server.
+        on_lost: Told once when the stream has ended.
+        dropped: Late answers and answers to nobody.
+    """
+
+    __slots__ = ("_lost", "_next", "_pending", "dropped", "link", "max_message", "on_lost", "on_message")
+
+    def __init__(self, wire: Wire, max_message: int, seams: Seams) -> None:
+        self.max_message = max_message
+        self.on_message: Callable[[Message], None] = _ignore
+        self.on_lost: Callable[[str], None] = _ignore_reason
+        self.dropped = 0
+        self._next = 0
+        self._lost: str | None = None
+        self._pending: dict[int, StreamTrip] = {}
+        self.link = StreamLink(
+            wire,
+            on_line=self._line,
+            on_lost=self._ended,
+            max_line_bytes=max_message,
+            seams=seams,
+            on_too_long=self._too_long,
+        )
+
+    @property
+    def lost(self) -> str | None:
+        """Why the stream has ended, if it has."""
+        return self._lost
+
+    def trip(self, rpc: Rpc, headers: object) -> StreamTrip:
+        """Make a trip; nothing happens before its `run`."""
+        self._next += 1
+        request_id = self._next
+        params = rpc.params
+        if callable(params):
+            params = params(request_id)
+        data = encode_notification(rpc.method, params) if rpc.notification else encode_request(request_id, rpc.method, params)
+        return StreamTrip(self, data, rpc, request_id)
+
+    def tell(self, data: bytes) -> None:
+        """Send a message of the client's own that nobody waits for; dropped when the stream has ended."""
+        try:
+            self.link.submit(data, OpenGate(), None, _nothing_gone)
+        except WireClosed:
+            return
+
+    def kill(self) -> None:
+        """Stop using the stream at once."""
+        self.link.close()
+
+    # ------------------------------------------------------------------ used by trips
+
+    def expect(self, trip: StreamTrip) -> None:
+        """Wait for the answer of a trip's id."""
+        self._pending[trip.request_id] = trip
+
+    def forget(self, trip: StreamTrip) -> None:
+        """Its answer is not waited for any more."""
+        self._pending.pop(trip.request_id, None)
+
+    # ------------------------------------------------------------------ the link's callbacks
+
+    def _line(self, line: bytes) -> None:
+        try:
+            messages = decode_messages(line)
+        except MalformedMessage:
+            self.link.skipped += 1
+            return
+        for message in messages:
+            if message.is_response:
+                request_id = message.response_id
+                trip = None if request_id is None else self._pending.pop(request_id, None)
+                if trip is None:
+                    self.dropped += 1
+                else:
+                    trip.answer_came(Answer(message, size=len(line)))
+            elif message.method == "notifications/progress":
+                token = progress_token(message)
+                trip = self._pending.get(token) if isinstance(token, int) else None
+                progress = read_progress(message)
+                if trip is not None and progress is not None:
+                    trip.progress_came(progress)
+            else:
+                self.on_message(message)
+
+    def _too_long(self, line: LineTooLong) -> None:
+        # The members of a response come in any order; an id at the start names whose answer it was.
+        found = _ID.search(line.head)
+        trip = self._pending.pop(int(found[1]), None) if found else None
+        if trip is None and len(self._pending) == 1:
+            _, trip = self._pending.popitem()
+        if trip is None:
+            self.dropped += 1
+            return
+        trip.failed(
+            TooLarge(
+                f"the answer is larger than {line.limit} bytes and was not read; the tool may have run",
+                delivery=ANSWERED,
+            )
+        )
+
+    def _ended(self, reason: str) -> None:
+        self._lost = reason
+        pending, self._pending = self._pending, {}
+        for trip in pending.values():
+            trip.failed(WireClosed(reason, local=False))
+        self.on_lost(reason)
+
+
+@final
+class StreamTrip:
+    """One message and, unless it is a notification, its answer."""
+
+    __slots__ = (
+        "_answer", "_channel", "_data", "_error", "_gone", "_on_progress", "_outgoing", "_progress", "_task",
+        "notification", "request_id", "size",
+    )  # fmt: skip
+
+    def __init__(self, channel: StreamChannel, data: bytes, rpc: Rpc, request_id: int) -> None:
+        self.request_id = request_id
+        self.notification = rpc.notification
+        self.size = len(data)
+        self._channel = channel
+        self._data = data
+        self._on_progress = rpc.on_progress
+        self._outgoing: Outgoing | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self._answer: Answer | None = None
+        self._error: BaseException | None = None
+        self._progress: deque[Progress] | None = None
+        self._gone = False
+
+    @property
+    def begun(self) -> bool:
+        """The kernel took a byte of it."""
+        return self._outgoing is not None and self._outgoing.begun
+
+    @property
+    def answered(self) -> bool:
+        """Its answer has come."""
+        return self._answer is not None or isinstance(self._error, TooLarge)
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is to come."""
+        return self._answer is not None or self._error is not None or self._gone
+
+    async def run(self, gate: Gate, deadline: float) -> Answer:
+        """Send under the gate and wait for the answer.
+
+        Raises:
+            WireClosed: The stream has ended; `begun` says whether bytes left.
+            Woken: `wake` was called.
+            TooLarge: The answer is larger than the cap.
+            Exception: What the gate raised; nothing was sent.
+        """
+        channel = self._channel
+        outgoing = self._outgoing = channel.link.submit(
+            self._data, _Began(gate, self), contextvars.copy_context(), self._refused
+        )
+        if not self.notification:
+            channel.expect(self)
+        try:
+            return await self._wait()
+        except BaseException:
+            if not self.over and channel.link.withdraw(outgoing):
+                # not begun, and never will be
+                self._gone = True
+                channel.forget(self)
+            raise
+
+    async def finish(self) -> Answer:
+        """Wait on after a hand-over."""
+        self._on_progress = None
+        return await self._wait()
+
+    async def _wait(self) -> Answer:
+        while True:
+            if self._progress and self._on_progress is not None:
+                waiting, self._progress = self._progress, None
+                for progress in waiting:
+                    self._on_progress(progress)
+            if self._answer is not None:
+                return self._answer
+            if self._error is not None:
+                raise self._error
+            self._task = current_task()
+            await wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: object) -> Abort:
+        self._task = None
+        return Abort.SUCCEEDED
+
+    def _resume(self, outcome: Outcome[Any] | None = None) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            if outcome is None:
+                reschedule(task)
+            else:
+                reschedule(task, outcome)
+
+    def wake(self) -> None:
+        """Make the task that waits raise `Woken`."""
+        if self._task is not None:
+            self._resume(_WOKEN)
+
+    def close(self) -> None:
+        """Give up on the answer; the id is not used again."""
+        if self._outgoing is not None and not self.over:
+            self._channel.link.withdraw(self._outgoing)
+        self._gone = True
+        self._channel.forget(self)
+
+    # ------------------------------------------------------------------ told by the channel
+
+    def answer_came(self, answer: Answer) -> None:
+        """Its answer."""
+        self._answer = answer
+        self._resume()
+
+    def failed(self, error: BaseException) -> None:
+        """No answer will come."""
+        self._error = error
+        self._resume()
+
+    def progress_came(self, progress: Progress) -> None:
+        """Keep the newest; the callback runs in the task of the caller."""
+        if self._on_progress is None:
+            return
+        if self._progress is None:
+            self._progress = deque(maxlen=PROGRESS_KEPT)
+        self._progress.append(progress)
+        self._resume()
+
+    def sent(self) -> None:
+        """A notification is done when it has left."""
+        if self.notification:
+            self._answer = Answer(None)
+            self._resume()
+
+    def _refused(self, outgoing: Outgoing) -> None:
+        self._channel.forget(self)
+        self._error = outgoing.refusal
+        self._gone = True
+        self._resume()
+
+
+@final
+class _Began:
+    """The gate of a trip: tells the trip as well when a byte left."""
+
+    __slots__ = ("_gate", "_trip")
+
+    def __init__(self, gate: Gate, trip: StreamTrip) -> None:
+        self._gate = gate
+        self._trip = trip
+
+    def ask(self, stage: str, /) -> None:
+        self._gate.ask(stage)
+
+    def began(self) -> None:
+        self._gate.began()
+        self._trip.sent()
+
+
+def _woken() -> Outcome[Any]:
+    import outcome
+
+    return outcome.Error(Woken())
+
+
+_WOKEN: Final = _woken()
+
+
+def _ignore(_: Message) -> None:
+    """Take a message that nobody waits for."""
+
+
+def _ignore_reason(_: str) -> None:
+    """Take a reason that nobody waits for."""
+
+
+def _nothing_gone(_: Outgoing) -> None:
+    """An open gate never refuses."""

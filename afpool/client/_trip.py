@@ -1,0 +1,154 @@
+"""One request's way over a channel, and the two sides that an attempt stands between.
+
+A trip survives its task: after the first byte it can be taken over by a settle task with `finish`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol, final
+
+import attrs
+
+from .._base.errors import AfpoolError
+from .._base.gate import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._base.model import Progress
+    from ..protocol import BodyKind, Message
+    from ..transports import Headers, LaneName
+
+
+@final
+class Answer:
+    """What came back for one request.
+
+    Attributes:
+        message: The JSON-RPC response, or `None` where none could be read.
+        status: The HTTP status; `None` on a stream.
+        headers: Of the HTTP answer.
+        kind: What its body was.
+        hint: The first bytes of a body that is no JSON-RPC.
+        size: Bytes of the body.
+    """
+
+    __slots__ = ("headers", "hint", "kind", "message", "size", "status")
+
+    def __init__(
+        self,
+        message: Message | None,
+        status: int | None = None,
+        headers: Headers | None = None,
+        kind: BodyKind | None = None,
+        hint: bytes = b"",
+        size: int = 0,
+    ) -> None:
+        self.message = message
+        self.status = status
+        self.headers = headers
+        self.kind = kind
+        self.hint = hint
+        self.size = size
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header, by its lower-case name."""
+        for key, value in self.headers or ():
+            if key == name:
+                return value.decode("latin-1")
+        return None
+
+
+class Trip(Protocol):
+    """One request on its way."""
+
+    @property
+    def begun(self) -> bool:
+        """The kernel took a byte of it."""
+        ...
+
+    @property
+    def answered(self) -> bool:
+        """Its answer has come."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is to come: answered, or its stream or connection has ended."""
+        ...
+
+    def run(self, gate: Gate, deadline: float) -> Awaitable[Answer]:
+        """Send under the gate and wait for the answer."""
+        ...
+
+    def finish(self) -> Awaitable[Answer]:
+        """Wait on, in whatever task, after the first one was cancelled or woken."""
+        ...
+
+    def wake(self) -> None:
+        """Make the task that waits raise `Woken`."""
+        ...
+
+    def close(self) -> None:
+        """Give up on the answer; a late one is dropped."""
+        ...
+
+
+@attrs.define(eq=False)
+class Rpc:
+    """One JSON-RPC message to send.
+
+    Attributes:
+        method: Its name.
+        params: Raw JSON, or `None`; made per attempt where it holds the request's id.
+        headers: HTTP headers of this request beside the channel's own.
+        lane: Whose connection it may use.
+        on_progress: Called in the task that waits, with each progress notification.
+        notification: No answer is expected.
+        bare: Send none of the headers that an open session adds (openings send their own).
+    """
+
+    method: str
+    params: bytes | None | Callable[[int], bytes] = None
+    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list)
+    lane: LaneName = "control"
+    on_progress: Callable[[Progress], object] | None = None
+    notification: bool = False
+    bare: bool = False
+
+
+class Caller(Gate, Protocol):
+    """Whoever an attempt works for: a call, or the client itself."""
+
+    deadline: float
+    trip: Trip | None
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """Bound a wait that is not a trip's by the deadline, and let it be interrupted."""
+        ...
+
+    def woken(self) -> AfpoolError:
+        """Say why it was woken out of a trip."""
+        ...
+
+    def started(self, body_bytes: int) -> None:
+        """An attempt's request is about to go out."""
+        ...
+
+    def relist(self) -> Awaitable[None] | None:
+        """Get a fresh tool list; `None` where the request stands on none."""
+        ...
+
+
+class Channel(Protocol):
+    """How requests reach one server: HTTP exchanges, or one shared stream."""
+
+    def trip(self, rpc: Rpc, headers: list[tuple[bytes, bytes]]) -> Trip:
+        """Make a trip; nothing happens before its `run`."""
+        ...
+
+    def kill(self) -> None:
+        """End everything at once; synchronous."""
+        ...

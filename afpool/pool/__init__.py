@@ -1,0 +1,14 @@
+"""Keys, actors, places, lists, sharing, bindings and bound tools."""
+
+from __future__ import annotations
+
+from ._bound import Binding, BoundTool, Toolset
+from ._pool import Pool, open_pool, run_pool
+from ._records import Event
+from ._server import Limits, Server
+from ._statistics import CloseReport, KeyStatistics, PoolStatistics
+
+__all__ = [
+    "Binding", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "Pool", "PoolStatistics",
+    "Server", "Toolset", "open_pool", "run_pool",
+]  # fmt: skip

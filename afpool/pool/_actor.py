@@ -1,0 +1,85 @@
+"""The key actor: the machine of one key, and what its effects do to the world.
+
+The pool holds an actor strongly while it is *active* (a client, an opening, a waiter, a place, a closing
+client, an operator's pause); otherwise only its bound tools do, and with the last of them it is forgotten.
+So a forgotten key costs nothing (I11), and no finaliser is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from actors import Actor, Undelivered
+
+from .._base.errors import AfpoolError
+from . import _messages as m
+from ._machine import KeyMachine
+
+if TYPE_CHECKING:
+    from .._base.identity import Identity, PoolKey
+    from ._pool import Pool
+    from ._server import Server
+
+
+@final
+class KeyActor(Actor[KeyMachine]):
+    """Owner of one (server, identity): its client incarnation, its places, its lists.
+
+    Attributes:
+        key: The injective encoding of server and projection; never shown.
+        projection: The identity cut to what the server is keyed on.
+        last_used: When the last place was given back, on the runtime's clock.
+        cause: The number of the last event that ended bindings of this key.
+    """
+
+    __slots__ = ("cause", "key", "last_used", "pool", "projection", "server")
+
+    def __init__(self, pool: Pool, server: Server, key: PoolKey, projection: Identity) -> None:
+        super().__init__(
+            server.name,
+            KeyMachine(pool.key_limits(server), pool.seams.next_id),
+            perform=_perform,
+            successor=_successor,
+            refusals=(AfpoolError,),
+            mailbox_limit=pool.limits.max_waiting,
+            clock=pool.seams.now,
+        )
+        self.pool = pool
+        self.server = server
+        self.key = key
+        self.projection = projection
+        self.last_used = 0.0
+        self.cause: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """What is shown instead of the key."""
+        return self.pool.digest.show(self.key)
+
+    def __repr__(self) -> str:
+        return f"<KeyActor {self.shown} of {self.server.name}>"
+
+
+def _perform(actor: Actor[KeyMachine], effect: Any) -> None:
+    assert isinstance(actor, KeyActor)
+    pool = actor.pool
+    kind = type(effect)
+    if kind is m.Active:
+        pool.keep(actor, keep=effect.active)
+    elif kind is m.StartOpening:
+        pool.start_opening(actor, effect.token, fresh=effect.fresh)
+    elif kind is m.CancelOpening:
+        pool.cancel_opening(effect.token)
+    elif kind is m.CloseClient:
+        pool.start_closing(actor, effect.handle, effect.reason)
+    elif kind is m.PingClient:
+        pool.start_ping(actor, effect.handle)
+    elif kind is not Undelivered:
+        raise TypeError(f"unknown effect {kind.__name__}")
+
+
+def _successor(actor: Actor[KeyMachine], error: BaseException) -> KeyMachine:
+    assert isinstance(actor, KeyActor)
+    actor.pool.event("actor-crashed", actor, why=type(error).__name__)
+    actor.pool.after_crash(actor)
+    return actor.machine.successor()

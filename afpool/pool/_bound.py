@@ -1,0 +1,258 @@
+"""A bound tool: a tool and what it was listed under. Its `execute` runs the five steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from .._base.identity import CallerIdentity
+from .._base.model import JsonObject, ProgressCallback, Tool, ToolContext, ToolResult
+from ._operation import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from .._base.definition import Catalog, Definition
+    from .._base.errors import AfpoolError
+    from ._actor import KeyActor
+    from ._lists import ListState
+
+
+@final
+@attrs.frozen(eq=False, repr=False)
+class Binding:
+    """What a tool was listed under. Nothing in it changes.
+
+    Attributes:
+        actor: The actor of the key that it was listed for.
+        epoch: The key's epoch then.
+        context: The plan context, `pc:...`.
+        authorization: The name that `share` gave; never shown.
+        list: The list that it came from: an incarnation's own, or a shared entry's.
+        generation: That list's generation then.
+        client_id: The incarnation that it was listed from; `None` under sharing.
+        definition: The listed tool object.
+    """
+
+    actor: KeyActor
+    epoch: int
+    context: str
+    authorization: str | None
+    list: ListState
+    generation: int
+    client_id: int | None
+    definition: Definition
+
+    @property
+    def shared(self) -> bool:
+        """Whether the list is a shared entry's."""
+        return self.list.shared
+
+    def __repr__(self) -> str:
+        return f"<Binding of {self.definition.name!r} list {self.list.id} generation {self.generation}>"
+
+
+@final
+class BoundTool(Tool):
+    """A tool that refuses for anyone else, on a stale list, or under a changed authorization."""
+
+    __slots__ = ("__weakref__", "binding")
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+
+    @property
+    def name(self) -> str:
+        """The server's name for it."""
+        return self.binding.definition.name
+
+    @property
+    def description(self) -> str:
+        """The server's description, or a fallback that names the tool."""
+        return self.binding.definition.description or f"MCP tool: {self.name}"
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """As listed."""
+        return self.binding.definition.input_schema or {}
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        """As listed."""
+        return self.binding.definition.output_schema
+
+    @property
+    def annotations(self) -> JsonObject | None:
+        """As listed."""
+        return self.binding.definition.annotations
+
+    @property
+    def source(self) -> str:
+        """The name of the server."""
+        return self.binding.actor.server.name
+
+    def execute(self, args: JsonObject, ctx: ToolContext) -> Awaitable[ToolResult]:
+        """Run the five steps for the run that `ctx` describes.
+
+        Args:
+            args: Arguments of the call, a JSON object.
+            ctx: Who calls, until when, and whose progress callback.
+
+        Returns:
+            The server's answer; `is_error` results are returned, not raised.
+
+        Raises:
+            AfpoolError: One of its subclasses: a refusal or a failure, with `code` and `delivery`.
+            trio.Cancelled: The caller was cancelled; back within 50 ms, its place settles behind it.
+
+        Passes at least one checkpoint, refusals too.
+        """
+        return execute(self, args, ctx)
+
+    async def call(
+        self,
+        args: JsonObject | None = None,
+        *,
+        identity: CallerIdentity,
+        deadline: float | None = None,
+        call_id: str | None = None,
+        on_progress: ProgressCallback | None = None,
+        chain: tuple[int, ...] = (),
+    ) -> ToolResult:
+        """Build the context and `execute`.
+
+        Args:
+            args: Arguments of the call; none are an empty object.
+            identity: Who the run acts for: an `Identity`, or a callable that returns one or `None`.
+            deadline: Absolute, seconds on trio's clock; the pool's default from now when absent.
+            call_id: Stable across attempts; made up when absent.
+            on_progress: Called in this task with each `Progress`.
+            chain: Tickets of the calls that this one is made from inside of.
+
+        Raises:
+            AfpoolError: As `execute`.
+        """
+        ctx = ToolContext(
+            identity=identity, deadline=deadline, call_id=call_id, on_progress=on_progress, chain=chain
+        )
+        return await execute(self, {} if args is None else args, ctx)
+
+    def __repr__(self) -> str:
+        return f"<BoundTool {self.source}/{self.name}>"
+
+
+@final
+class Toolset(Mapping[str, BoundTool]):
+    """The tools of one identity: a view of one or several lists. Bound tools are made when touched.
+
+    A name that two servers list is offered as `server__tool` only.
+
+    Attributes:
+        problems: Server name to the error that its listing ended with.
+        unsettled: Servers whose list kept changing while it was asked for.
+        quarantined: Server and tool name (or position) to the reason why it is not offered.
+    """
+
+    __slots__ = ("_index", "_listings", "problems")
+
+    def __init__(self, listings: list[Listing], problems: Mapping[str, AfpoolError]) -> None:
+        self._listings = listings
+        self.problems = problems
+        counts: dict[str, int] = {}
+        for listing in listings:
+            for name in listing.catalog.names:
+                counts[name] = counts.get(name, 0) + 1
+        self._index: dict[str, Listing] | None = None
+        if len(listings) > 1:
+            self._index = {}
+            for listing in listings:
+                for name in listing.catalog.names:
+                    shown = name if counts[name] == 1 else f"{listing.actor.server.name}__{name}"
+                    self._index[shown] = listing
+
+    def __getitem__(self, name: str) -> BoundTool:
+        if self._index is None:
+            if not self._listings:
+                raise KeyError(name)
+            return self._listings[0].bind(name)
+        listing = self._index[name]
+        prefix = f"{listing.actor.server.name}__"
+        plain = name if listing.catalog.get(name) is not None else name.removeprefix(prefix)
+        return listing.bind(plain)
+
+    def __iter__(self) -> Iterator[str]:
+        if self._index is not None:
+            return iter(self._index)
+        return iter(self._listings[0].catalog.names if self._listings else ())
+
+    def __len__(self) -> int:
+        if self._index is not None:
+            return len(self._index)
+        return len(self._listings[0].catalog.names) if self._listings else 0
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """Servers whose list kept changing while it was asked for."""
+        return tuple(listing.actor.server.name for listing in self._listings if listing.list.noticed)
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """`server/tool` to why it is not offered."""
+        return {
+            f"{listing.actor.server.name}/{name}": reason
+            for listing in self._listings
+            for name, reason in listing.catalog.quarantined
+        }
+
+    def __repr__(self) -> str:
+        return f"<Toolset of {len(self)} tools>"
+
+
+@final
+class Listing:
+    """One list as one identity received it; makes bound tools of it."""
+
+    __slots__ = ("actor", "authorization", "catalog", "client_id", "context", "epoch", "generation", "list")
+
+    def __init__(
+        self, actor: KeyActor, context: str, authorization: str | None, state: ListState, client_id: int | None
+    ) -> None:
+        assert state.catalog is not None
+        self.actor = actor
+        self.epoch = actor.machine.epoch
+        self.context = context
+        self.authorization = authorization
+        self.list = state
+        self.generation = state.generation
+        self.client_id = client_id
+        self.catalog: Catalog = state.catalog
+
+    def bind(self, name: str) -> BoundTool:
+        """Make the bound tool of a listed name.
+
+        Raises:
+            KeyError: The list has no such tool.
+        """
+        definition = self.catalog.get(name)
+        if definition is None:
+            raise KeyError(name)
+        return BoundTool(
+            Binding(
+                self.actor,
+                self.epoch,
+                self.context,
+                self.authorization,
+                self.list,
+                self.generation,
+                self.client_id,
+                definition,
+            )
+        )
+
+
+def pinned(pins: Mapping[str, Any], definition: Definition) -> bool:
+    """Whether the definition is the pinned one, or none is pinned."""
+    digest = pins.get(definition.name)
+    return digest is None or digest == definition.digest

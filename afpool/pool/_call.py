@@ -1,0 +1,306 @@
+"""One call of a bound tool: what it was listed under, what it holds, and the recheck.
+
+`recheck` is one synchronous read of committed state. It is used after every wait and as every gate; it
+never queues and no pause blocks it. The first predicate that fails is the refusal. In this order:
+
+1. the pool is open
+2. the key was not closed, revoked (epoch) or crashed
+3. the leased client is still the key's, and alive
+4. the caller identity, asked again, encodes to the key
+5. the list that decides is current: the one that the tool was listed from, or the one adopted since
+6. `share` gives the recorded name
+7. the plan context is equal
+8. the call was not withdrawn
+9. the deadline lies ahead
+
+Before the first byte a recheck refuses. After it, it only files facts: an answer that came is the caller's.
+
+Invariants held here: I2 (nothing leaves after a gate has closed: `ask` is this recheck), I5 (predicate 5),
+and that a place is given back once (`ticket_out`, `held`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING, Any, final
+
+import trio
+
+from .._base.errors import (
+    IN_DOUBT,
+    NOT_SENT,
+    ActorCrashed,
+    AfpoolError,
+    BindingChanged,
+    CallCancelled,
+    ClientClosed,
+    DeadlineExceeded,
+    IdentityMismatch,
+    IdentityMissing,
+    LocalSessionHandleLostError,
+    PoolClosed,
+    ShareFailed,
+)
+from .._base.identity import Identity, encode_key
+from .._base.use import Use
+from ._machine import stale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import Reply
+
+    from .._base.definition import Definition
+    from .._base.model import ToolContext
+    from ..client import Client, Trip
+    from ._actor import KeyActor
+    from ._bound import Binding
+    from ._lists import ListState
+
+
+@final
+class Call:
+    """A call on its way. Implements the gate that the wire asks, and the caller that an attempt works for.
+
+    Attributes:
+        begun: The kernel took a byte of the last attempt's request.
+        client: The leased client, once there is one.
+        list: The list that decides now, and `generation`, what it was when it was taken for true.
+        trip: The request under way, or the last one.
+        interrupted: Set when somebody ends the call from outside; raised where it waits.
+    """
+
+    __slots__ = (
+        "actor", "actor_epoch", "args", "begun", "binding", "cancelled", "client", "deadline", "generation", "held",
+        "identity", "interrupted", "list", "on_progress", "reply", "scope", "ticket", "ticket_out", "trip", "use",
+        "chain", "entered",
+    )  # fmt: skip
+
+    def __init__(self, binding: Binding, args: bytes, ctx: ToolContext, deadline: float, use: Use, ticket: int) -> None:
+        self.binding = binding
+        self.actor: KeyActor = binding.actor
+        self.actor_epoch = self.actor.epoch
+        self.args = args
+        self.identity = ctx.identity
+        self.on_progress = ctx.on_progress
+        self.chain = ctx.chain
+        self.deadline = deadline
+        self.use = use
+        self.ticket = ticket
+        self.ticket_out = False  # the actor knows the ticket: it has to be settled
+        self.held = False  # the ticket is a place
+        self.entered = False  # the runtime's admission counts it
+        self.begun = False
+        self.cancelled = False
+        self.client: Client | None = None
+        self.trip: Trip | None = None
+        self.reply: Reply[Any] | None = None
+        self.scope: trio.CancelScope | None = None
+        self.interrupted: AfpoolError | None = None
+        self.list: ListState | None = binding.list if binding.list.alive else None
+        self.generation = binding.generation
+
+    # ------------------------------------------------------------------ the recheck
+
+    def recheck(self, stage: str, *, gate: bool = True) -> None:
+        """Raise the refusal if anything that the call stands on has changed.
+
+        Args:
+            stage: What was waited for, or the boundary that is asked.
+            gate: Whether an announced but unseen list change refuses too. Not so before admission, where
+                the list is asked for again instead.
+        """
+        actor = self.actor
+        pool = actor.pool
+        now = pool.seams.now()
+        self.use.marks += (stage, now)
+        if pool.closing:
+            raise PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT)
+        binding = self.binding
+        machine = actor.machine
+        if actor.epoch != self.actor_epoch:
+            raise ActorCrashed("the actor of this key crashed; nothing was sent; call again", delivery=NOT_SENT)
+        if machine.closed:
+            raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT)
+        if machine.epoch != binding.epoch:
+            self.use.cause = actor.cause
+            raise BindingChanged("the authorization behind this tool was revoked; nothing was sent; list the tools again")
+        client = self.client
+        if client is not None:
+            live = machine.client
+            if live is None or live.handle is not client or client.lost is not None:
+                raise self._client_gone(client)
+        if callable(self.identity):
+            check_identity(actor, self.identity)
+        listed = self.list
+        if listed is not None:
+            self._check_list(listed, gate)
+        if pool.share is not None:
+            self.check_share()
+        if client is not None and client.context != binding.context:
+            raise BindingChanged(
+                "the plan for this identity differs from the one that the tool was listed under; nothing was sent; "
+                "list the tools again"
+            )
+        if self.interrupted is not None:
+            raise self.interrupted
+        if self.cancelled:
+            raise CallCancelled("the caller has gone; nothing was sent", delivery=NOT_SENT)
+        if now >= self.deadline:
+            raise self.late()
+
+    def _check_list(self, listed: ListState, gate: bool) -> None:
+        if not listed.alive:
+            if self.client is None:
+                self.list = None  # its client was replaced while the call waited: decided by definition
+                return
+            raise stale(self.generation, listed.generation)
+        if listed.generation != self.generation:
+            definition = self.binding.definition
+            if not self.actor.machine.limits.recheck_lists or not listed.shows(definition.name, definition.digest):
+                self.use.cause = listed.event
+                raise stale(self.generation, listed.generation)
+        if gate and listed.noticed:
+            self.use.cause = listed.event
+            raise stale(self.generation, listed.generation)
+
+    def check_share(self) -> None:
+        """Raise unless the app's `share` still gives the name that the tool was listed under."""
+        actor = self.actor
+        if ask_share(actor) != self.binding.authorization:
+            raise BindingChanged(
+                "the authorization name of this identity has changed; nothing was sent; list the tools again"
+            )
+
+    def _client_gone(self, client: Client) -> AfpoolError:
+        why = client.lost or client.retired or "replaced"
+        if client.lost is not None:
+            return LocalSessionHandleLostError(
+                f"the client ended before the request was sent ({why}); nothing was sent; call again", delivery=NOT_SENT
+            )
+        if client.retired == "replaced":
+            return BindingChanged(
+                "the plan for this identity has changed while the call waited; nothing was sent; list the tools again"
+            )
+        return ClientClosed(f"the client was closed ({why}); nothing was sent; call again", delivery=NOT_SENT)
+
+    # ------------------------------------------------------------------ the gate
+
+    def ask(self, stage: str, /) -> None:
+        """Be the send gate: raise if the request may not cross this boundary."""
+        self.recheck(stage)
+
+    def began(self) -> None:
+        """Take note that the first byte left; from here on nothing refuses."""
+        self.begun = True
+        self.use.marks += ("sent", self.actor.pool.seams.now())
+
+    @property
+    def definition(self) -> Definition:
+        """The tool's listed definition."""
+        return self.binding.definition
+
+    def started(self, body_bytes: int) -> None:
+        """A further attempt begins: its first phase starts anew."""
+        self.begun = False
+        use = self.use
+        use.attempts += 1
+        use.bytes_out = body_bytes
+
+    def relist(self) -> Awaitable[None] | None:
+        """Get a fresh list after the server found headers and body to differ; the gate then compares."""
+        from ._flights import ensure_settled
+
+        listed = self.list
+        if listed is None or not listed.alive:
+            return None
+        listed.unsettle("header mismatch")
+        return ensure_settled(self.actor, listed, self.binding.context, self.binding.authorization)
+
+    # ------------------------------------------------------------------ ends from outside
+
+    def late(self) -> DeadlineExceeded:
+        """Make the error of a passed deadline, with the verdict of this moment."""
+        if self.begun:
+            return DeadlineExceeded(
+                "the deadline passed while the server worked; the request was sent and may take effect", delivery=IN_DOUBT
+            )
+        return DeadlineExceeded("the deadline passed before the request was sent; nothing was sent", delivery=NOT_SENT)
+
+    def on_deadline(self) -> None:
+        """Wake the call where it waits; called by the runtime's heap."""
+        self.interrupt(self.late())
+
+    def interrupt(self, error: AfpoolError) -> None:
+        """End the call from outside, synchronously; the task of the call raises `error` where it waits."""
+        if self.interrupted is not None:
+            return
+        self.interrupted = error
+        if self.reply is not None:
+            self.reply.fail(error)
+        if self.scope is not None:
+            self.scope.cancel()
+        elif self.trip is not None and self.reply is None:
+            self.trip.wake()
+
+    def woken(self) -> AfpoolError:
+        """Say why the call was woken out of a wait; called where the wake-up arrives."""
+        return self.interrupted or self.late()
+
+    @contextlib.contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Bound a wait that afpool does not do itself by the deadline, and let it be interrupted."""
+        with trio.CancelScope(deadline=self.deadline) as scope:
+            self.scope = scope
+            try:
+                yield
+            finally:
+                self.scope = None
+        if scope.cancelled_caught:
+            raise self.woken()
+
+    def __repr__(self) -> str:
+        return f"<Call {self.use.call_id} {self.use.server}/{self.use.tool}{' begun' if self.begun else ''}>"
+
+
+def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> None:
+    """Raise unless the caller identity encodes to the actor's key.
+
+    Raises:
+        IdentityMismatch: It names somebody else, nobody, or could not be asked.
+    """
+    cause: BaseException | None = None
+    if who is not None and not isinstance(who, Identity):
+        try:
+            who = who()
+        except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: not proven
+            who, cause = None, error
+    if isinstance(who, Identity):
+        try:
+            if encode_key(actor.server.name, who, actor.server.keyed_on) == actor.key:
+                return
+        except IdentityMissing:
+            pass
+        text = "the caller's identity is not the one that this tool was listed for"
+    else:
+        text = "no caller identity was named"
+    raise IdentityMismatch(f"{text}; nothing was sent") from cause
+
+
+def ask_share(actor: KeyActor) -> str | None:
+    """Ask the app for the authorization name of the actor's identity.
+
+    Raises:
+        ShareFailed: It raised, or returned something else than a string or `None`.
+    """
+    share = actor.pool.share
+    if share is None:
+        return None
+    try:
+        name = share(actor.server.name, actor.projection)
+    except Exception as error:
+        raise ShareFailed(f"share raised {type(error).__name__}; nothing was sent") from error
+    if name is not None and not isinstance(name, str):
+        raise ShareFailed(f"share returned {type(name).__name__}, not a string or None; nothing was sent")
+    return name

@@ -1,0 +1,121 @@
+"""Listing: on behalf of one identity, through that identity's own client, from memory where it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar, final
+
+import trio
+
+from .._base.errors import (
+    NOT_SENT,
+    BindingChanged,
+    DeadlineExceeded,
+    LocalSessionHandleLostError,
+    OpenFailed,
+    PoolClosed,
+    SessionExpiredError,
+)
+from . import _messages as m
+from ._bound import Listing
+from ._call import ask_share, check_identity
+from ._flights import client_for, ensure_settled
+
+if TYPE_CHECKING:
+    from .._base.identity import CallerIdentity
+    from ._actor import KeyActor
+    from ._lists import ListState
+
+T = TypeVar("T")
+
+@final
+class Asker:
+    """Somebody who lists for one identity; every wait comes back through `check`."""
+
+    __slots__ = ("actor", "authorization", "deadline", "epoch", "identity")
+
+    def __init__(self, actor: KeyActor, identity: CallerIdentity, deadline: float) -> None:
+        self.actor = actor
+        self.identity = identity
+        self.deadline = deadline
+        self.epoch = actor.machine.epoch
+        check_identity(actor, identity)
+        self.authorization = ask_share(actor)
+
+    def check(self) -> None:
+        """Raise if what the list is asked under has changed since."""
+        actor = self.actor
+        if actor.pool.closing or actor.machine.closed:
+            raise PoolClosed("the pool is closing; the list is not given out", delivery=NOT_SENT)
+        if actor.machine.epoch != self.epoch:
+            raise BindingChanged("the authorization of this identity was revoked while its tools were listed")
+        if callable(self.identity):
+            check_identity(actor, self.identity)
+        if ask_share(actor) != self.authorization:
+            raise BindingChanged("the authorization name of this identity changed while its tools were listed")
+
+    async def through(self, waiting: Awaitable[T]) -> T:
+        """Wait, bounded by the deadline, and come back through `check`."""
+        with trio.CancelScope(deadline=self.deadline) as scope:
+            value = await waiting
+        if scope.cancelled_caught:
+            raise DeadlineExceeded("the deadline passed while the tools were listed", delivery=NOT_SENT)
+        self.check()
+        return value
+
+
+async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:
+    """List one server for one identity; from memory where the list in hand is settled."""
+    pool = actor.pool
+    asker = Asker(actor, identity, deadline)
+    authorization = asker.authorization
+    current = actor.machine.client
+    context = None if current is None else current.context
+    if context is None and authorization is not None:
+        context = (await asker.through(pool.resolve_plan(actor))).context
+    state = _in_hand(actor, authorization, context)
+    if state is not None and not refresh and state.settled(pool.seams.now()):
+        assert context is not None
+        return _listing(actor, context, authorization, state)
+    if refresh and state is not None:
+        state.unsettle("refresh")
+    if current is not None:
+        # a list that goes to the wire asks for the plan; another context retires the client
+        plan = await asker.through(pool.resolve_plan(actor))
+        pool.post(actor, m.PlanChanged(plan.context))
+    for again in (True, False):
+        client = await asker.through(client_for(actor, fresh=refresh))
+        state = _in_hand(actor, authorization, client.context, make=True)
+        assert state is not None
+        try:
+            await asker.through(ensure_settled(actor, state, client.context, authorization))
+        except (SessionExpiredError, LocalSessionHandleLostError):
+            if not again:
+                raise
+            continue
+        break
+    state = _in_hand(actor, authorization, client.context, make=True)
+    if state is None or state.catalog is None:
+        raise OpenFailed("the client was replaced while its tools were listed; list again")
+    return _listing(actor, client.context, authorization, state)
+
+
+def _in_hand(actor: KeyActor, authorization: str | None, context: str | None, *, make: bool = False) -> ListState | None:
+    """The list that decides for this identity: its entry's under sharing, else its client's own."""
+    shares = actor.pool.shares
+    name = actor.server.name
+    if authorization is not None and context is not None and shares.may_share(name, authorization, context):
+        entry = shares.get(name, authorization, context) if make else shares.find(name, authorization, context)
+        if entry is not None:
+            return entry.list
+        return None
+    client = actor.machine.client
+    if client is None or (context is not None and client.context != context):
+        return None
+    return client.list
+
+
+def _listing(actor: KeyActor, context: str, authorization: str | None, state: ListState) -> Listing:
+    client = actor.machine.client
+    client_id = None if state.shared or client is None else client.id
+    return Listing(actor, context, authorization, state, client_id)

@@ -1,0 +1,116 @@
+"""One tool list and whether it is still true.
+
+Rules and invariants:
+
+* L1 The generation counts the *different* lists received: it moves when a list differs from the one before
+  by the digest of its definitions, and never otherwise.
+* L2 A list is settled only if no change notice came after its first page was asked for.
+* L3 Only a change notice closes a gate. An expired time to live, a lost notification stream or a forced
+  refresh make the next list or call ask again, and close nothing.
+* L4 A list that is dead (its client replaced, its entry dissolved) never lives again; ids are never reused.
+
+Everything here is synchronous; a key's own list changes in turns of its actor only, a shared one in the
+turns of its entry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from .._base.definition import Catalog, Definition
+    from ._shares import Entry
+
+RELIST_INTERVAL: Final = 1.0
+RELIST_INTERVAL_MAX: Final = 30.0
+
+
+@final
+class ListState:
+    """A list of one incarnation, or of one shared entry.
+
+    Attributes:
+        id: Process-wide, never used twice.
+        entry: The shared entry that it belongs to, if any.
+        alive: Whether its owner still stands behind it.
+        catalog: What was received last; `None` before the first answer.
+        generation: See L1; 0 before the first answer.
+        noticed: A change was announced after `catalog` was asked for (closes gates).
+        doubt: Why it is unsettled otherwise, or `None`.
+        notices: How many changes were announced.
+        expires_at: When its time to live ends, on the runtime's clock.
+        next_at: Not asked for again before this time.
+        event: The number of the last event that touched it.
+    """
+
+    __slots__ = (
+        "alive", "catalog", "doubt", "entry", "event", "expires_at", "flight", "generation", "id", "interval",
+        "next_at", "noticed", "notices", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, list_id: int, *, entry: Entry | None = None) -> None:
+        self.id = list_id
+        self.entry = entry
+        self.alive = True
+        self.catalog: Catalog | None = None
+        self.generation = 0
+        self.noticed = False
+        self.doubt: str | None = None
+        self.notices = 0
+        self.expires_at = 0.0
+        self.next_at = 0.0
+        self.interval = RELIST_INTERVAL
+        self.event: int | None = None
+        self.flight: object = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is an entry's, not one incarnation's own."""
+        return self.entry is not None
+
+    def settled(self, now: float) -> bool:
+        """Whether it may be believed without asking again."""
+        return self.catalog is not None and not self.noticed and self.doubt is None and now < self.expires_at
+
+    def received(self, catalog: Catalog, notices: int, expires_at: float) -> bool:
+        """Take a fresh list; return whether the generation moved (L1, L2)."""
+        moved = self.catalog is None or self.catalog.digest != catalog.digest
+        if moved:
+            self.generation += 1
+            self.catalog = catalog
+        self.noticed = self.notices != notices
+        self.doubt = None
+        self.expires_at = expires_at
+        return moved
+
+    def unsettle(self, why: str) -> None:
+        """Doubt it: `notice` closes gates, anything else only makes it asked for again (L3)."""
+        if why == "notice":
+            self.notices += 1
+            self.noticed = True
+        else:
+            self.doubt = why
+
+    def end(self) -> None:
+        """Its owner no longer stands behind it (L4)."""
+        self.alive = False
+
+    def find(self, tool: str) -> Definition | None:
+        """The definition that it shows for a name."""
+        return None if self.catalog is None else self.catalog.get(tool)
+
+    def shows(self, tool: str, digest: str) -> bool:
+        """Whether it shows exactly this definition under this name."""
+        found = self.find(tool)
+        return found is not None and found.digest == digest
+
+    def asked_again(self, now: float) -> None:
+        """Space re-listings: at most one a second, backing off to one in 30 seconds while it goes on."""
+        if now >= self.next_at + RELIST_INTERVAL_MAX:
+            self.interval = RELIST_INTERVAL
+        self.next_at = now + self.interval
+        self.interval = min(self.interval * 2, RELIST_INTERVAL_MAX)
+
+    def __repr__(self) -> str:
+        state = "dead" if not self.alive else "noticed" if self.noticed else self.doubt or "settled"
+        return f"<ListState {self.id} generation {self.generation} {state}>"

@@ -1,0 +1,578 @@
+"""The state machine of one key: who may use its client, and which client that is.
+
+A turn is synchronous: it changes this state, returns effects and calls nobody. It knows no clock, no
+socket and no task, so that every order of messages can be walked through by a test.
+
+Invariants:
+
+* I4 `len(leases)` of the key never exceeds `max_operations`; each ticket is given a place once and gives
+  it back once.
+* I7 Whoever waits in here is answered: by a grant, a refusal, or the crash of the actor.
+* I8 One opening at a time, and none while an evicted client is still closing.
+* M1 A place is granted only on the live client, and only to a waiter of the client's context.
+* M2 Waiters are granted in the order in which they came.
+* M3 A client that was replaced is closed when its last place has been given back, and not before.
+* M4 After a crash nothing is admitted until every place of the old state was given back and every old
+  client is closed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from actors import Answer, Refuse
+
+from .._base.errors import AfpoolError, BindingChanged, OpenBackoff, Overloaded, PoolClosed, StaleTools
+from . import _messages as m
+from ._lists import ListState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from actors import Reply
+
+ABANDONED_IN_A_ROW: Final = 2
+TIMED_OUT_IN_A_ROW: Final = 3
+
+
+class LeaseReturnedTwice(AfpoolError):
+    """A place was given back that nobody holds; a fault of afpool, counted, never of a caller."""
+
+    code = "lease-returned-twice"
+
+
+@attrs.frozen
+class KeyLimits:
+    """What one key may hold.
+
+    Attributes:
+        max_operations: Places on the key's client.
+        max_waiting: Waiters before further ones are refused.
+        recheck_lists: Whether only a call's own definition counts when a list changes.
+    """
+
+    max_operations: int = 16
+    max_waiting: int = 256
+    recheck_lists: bool = False
+
+
+@final
+class ClientState:
+    """What the key knows of one incarnation."""
+
+    __slots__ = ("abandoned", "context", "handle", "id", "leases", "list", "silent", "wait_for_close")
+
+    def __init__(self, client_id: int, context: str, handle: Any) -> None:
+        self.id = client_id
+        self.context = context
+        self.handle = handle
+        self.leases = 0
+        self.list: ListState | None = None
+        self.abandoned = 0  # in a row
+        self.silent = 0  # in a row
+        self.wait_for_close = False  # the next opening waits until it is gone
+
+
+@final
+class Opening:
+    """The one opening of the key; its context is unknown until its plan is resolved."""
+
+    __slots__ = ("context", "fresh", "token")
+
+    def __init__(self, token: int, fresh: bool) -> None:
+        self.token = token
+        self.fresh = fresh
+        self.context: str | None = None
+
+
+Effects = list[object]
+
+
+@final
+class KeyMachine:
+    """State of one key. See the module's invariants.
+
+    Attributes:
+        epoch: Raised by `Revoke`; bindings of an earlier epoch are refused.
+        client: The live incarnation, or `None`.
+        closed: Whether everybody is refused.
+        paused: Whether admission is held.
+        abandoned: Places given up on whose request may still run at the server (beside `max_operations`).
+    """
+
+    __slots__ = (
+        "_active", "_next_id", "abandoned", "client", "closed", "draining", "epoch", "ghosts", "leases",
+        "limits", "old", "opening", "paused", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, limits: KeyLimits, next_id: Callable[[], int]) -> None:
+        self.limits = limits
+        self._next_id = next_id
+        self.epoch = 0
+        self.client: ClientState | None = None
+        self.old: dict[int, ClientState] | None = None
+        self.opening: Opening | None = None
+        self.waiting: dict[int, tuple[m.Admit, Reply[Any]]] | None = None
+        self.leases: dict[int, ClientState] | None = None
+        self.ghosts: set[int] | None = None  # places of a crashed predecessor (M4)
+        self.draining: list[Reply[None]] | None = None
+        self.closed = False
+        self.paused = False
+        self.abandoned = 0
+        self._active = False
+
+    # ------------------------------------------------------------------ reads
+
+    @property
+    def in_flight(self) -> int:
+        """Places held now, by anybody, on any of the key's clients."""
+        return (len(self.leases) if self.leases else 0) + (len(self.ghosts) if self.ghosts else 0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the live client, if any, is used by nobody and waited for by nobody."""
+        return not self.leases and not self.waiting and self.opening is None and not self.ghosts
+
+    @property
+    def would_grant(self) -> bool:
+        """Whether a call would get a place without waiting."""
+        return (
+            self.client is not None
+            and not self.waiting
+            and not self._held
+            and len(self.leases or ()) < self.limits.max_operations
+        )
+
+    @property
+    def _held(self) -> bool:
+        return self.paused or self.draining is not None or self.ghosts is not None
+
+    def snapshot(self) -> Mapping[str, object]:
+        """What an operator sees; no identity, no credential, no argument."""
+        client = self.client
+        return {
+            "epoch": self.epoch,
+            "client": None if client is None else client.id,
+            "generation": None if client is None or client.list is None else client.list.generation,
+            "in_flight": self.in_flight,
+            "waiting": len(self.waiting or ()),
+            "opening": self.opening is not None,
+            "old_clients": len(self.old or ()),
+            "abandoned": self.abandoned,
+            "paused": self.paused,
+            "closed": self.closed,
+        }
+
+    # ------------------------------------------------------------------ the turn
+
+    def turn(self, message: Any, reply: Reply[Any] | None, /) -> Effects | None:
+        """Handle one message; see `_messages` for what each means."""
+        return _TURNS[type(message)](self, message, reply)
+
+    def successor(self) -> KeyMachine:
+        """The clean state after a crash: nothing admitted until the old places and clients are gone (M4)."""
+        fresh = KeyMachine(self.limits, self._next_id)
+        fresh.epoch = self.epoch
+        fresh.closed = self.closed
+        fresh.paused = self.paused
+        fresh.abandoned = self.abandoned
+        ghosts = set(self.leases or ()) | (self.ghosts or set())
+        old = dict(self.old or {})
+        if self.client is not None:
+            old[self.client.id] = self.client
+            _end_list(self.client)
+        for client in old.values():
+            client.wait_for_close = True
+        fresh.old = old or None
+        fresh.ghosts = ghosts if ghosts or old else None
+        fresh._active = self._active
+        return fresh
+
+    # ------------------------------------------------------------------ admission
+
+    def _admit(self, msg: m.Admit, reply: Reply[Any]) -> Effects | None:
+        if self.closed:
+            raise PoolClosed("the pool is closed; nothing was sent")
+        if msg.epoch is not None and msg.epoch != self.epoch:
+            raise _revoked()
+        client = self.client
+        if client is not None:
+            if msg.context is not None and msg.context != client.context:
+                raise _other_plan()
+            if not msg.lease:
+                return [Answer(reply, client.handle)]
+            leases = self.leases
+            if leases is None:
+                leases = self.leases = {}
+            if not self.waiting and not self._held and len(leases) < self.limits.max_operations:
+                leases[msg.ticket] = client
+                client.leases += 1
+                return [Answer(reply, client.handle)]
+            if msg.chain and any(ticket in leases for ticket in msg.chain):
+                raise Overloaded(
+                    f"all {self.limits.max_operations} places of the key are taken, one of them by the call that "
+                    "this call is made from: it would wait for itself; nothing was sent"
+                )
+        elif self.opening is not None and self.opening.context is not None:
+            if msg.context is not None and msg.context != self.opening.context:
+                raise _other_plan()
+        waiting = self.waiting
+        if waiting is None:
+            waiting = self.waiting = {}
+        if len(waiting) >= self.limits.max_waiting:
+            raise Overloaded(
+                f"{len(waiting)} calls wait for this key already (max_waiting {self.limits.max_waiting}); nothing was sent"
+            )
+        waiting[msg.ticket] = (msg, reply)
+        return self._open_if_needed([], fresh=msg.fresh)
+
+    def _open_if_needed(self, effects: Effects, *, fresh: bool = False) -> Effects:
+        # I8: not while one is under way, not while a client has to be gone first, not for a crashed state.
+        if self.client is None and self.waiting and self.ghosts is None:
+            if self.opening is not None:
+                self.opening.fresh = self.opening.fresh or fresh
+            elif not any(client.wait_for_close for client in (self.old or {}).values()):
+                wants_fresh = fresh or any(msg.fresh for msg, _ in self.waiting.values())
+                self.opening = Opening(self._next_id(), wants_fresh)
+                effects.append(m.StartOpening(self.opening.token, wants_fresh))
+        return self._flag(effects)
+
+    def _grant(self, effects: Effects) -> Effects:
+        """Serve waiters in order while there are a client and places (M1, M2)."""
+        client = self.client
+        if client is None:
+            return self._open_if_needed(effects)
+        waiting = self.waiting
+        if waiting:
+            if self.leases is None:
+                self.leases = {}
+            full = self._held
+            for ticket in list(waiting):
+                msg, reply = waiting[ticket]
+                if msg.context is not None and msg.context != client.context:
+                    del waiting[ticket]
+                    effects.append(Refuse(reply, _other_plan()))
+                elif not msg.lease:
+                    del waiting[ticket]
+                    effects.append(Answer(reply, client.handle))
+                elif not full and len(self.leases) < self.limits.max_operations:
+                    del waiting[ticket]
+                    self.leases[ticket] = client
+                    client.leases += 1
+                    effects.append(Answer(reply, client.handle))
+                else:
+                    full = True
+        return self._flag(effects)
+
+    def _settle(self, msg: m.Settle, _: object) -> Effects | None:
+        ticket = msg.ticket
+        leases = self.leases
+        client = leases.pop(ticket, None) if leases else None
+        if client is not None:
+            if msg.answered:
+                client.silent = client.abandoned = 0
+            return self._gave_back(client, [])
+        if self.ghosts is not None and ticket in self.ghosts:
+            self.ghosts.discard(ticket)
+            return self._recovered([])
+        if self.waiting and self.waiting.pop(ticket, None) is not None:
+            return self._stop_opening_if_alone([])
+        if msg.held:
+            raise LeaseReturnedTwice("a place was given back that nobody holds")
+        return None
+
+    def _gave_back(self, client: ClientState, effects: Effects) -> Effects | None:
+        client.leases -= 1
+        if client is not self.client:
+            if client.leases == 0:
+                effects.append(m.CloseClient(client.handle, "replaced"))  # M3
+        elif self.waiting:
+            self._grant(effects)
+        if not self.leases and self.draining is not None:
+            self._drained(effects)
+        return effects if self.client is client and not effects else self._flag(effects)
+
+    def _abandon(self, msg: m.Abandon, _: object) -> Effects | None:
+        client = self.leases.get(msg.ticket) if self.leases else None
+        if client is None:
+            if msg.final and self.ghosts is not None and msg.ticket in self.ghosts:
+                self.abandoned += 1
+                self.ghosts.discard(msg.ticket)
+                return self._recovered([])
+            return None
+        effects: Effects = []
+        if msg.final:
+            assert self.leases is not None
+            del self.leases[msg.ticket]
+            self.abandoned += 1
+            client.abandoned += 1
+        else:
+            client.silent += 1
+        if client is self.client and (
+            client.abandoned >= ABANDONED_IN_A_ROW or client.silent >= TIMED_OUT_IN_A_ROW
+        ):
+            client.abandoned = client.silent = 0
+            effects.append(m.PingClient(client.handle))
+        return self._gave_back(client, effects) if msg.final else effects
+
+    # ------------------------------------------------------------------ openings and plans
+
+    def _plan_changed(self, msg: m.PlanChanged, reply: Reply[bool]) -> Effects:
+        effects: Effects = []
+        if msg.token is None:
+            if self.client is not None and self.client.context != msg.context:
+                self._retire(effects)
+                self._open_if_needed(effects)
+            return [*effects, Answer(reply, True)]
+        opening = self.opening
+        if opening is None or opening.token != msg.token:
+            return [Answer(reply, False)]
+        opening.context = msg.context
+        waiting = self.waiting or {}
+        if msg.retry_after is not None and not opening.fresh:
+            for _, waiter in waiting.values():
+                effects.append(Refuse(waiter, _backing_off(msg.retry_after)))
+            waiting.clear()
+        else:
+            for ticket, (admit, waiter) in list(waiting.items()):
+                if admit.context is not None and admit.context != msg.context:
+                    del waiting[ticket]
+                    effects.append(Refuse(waiter, _other_plan()))
+        go = bool(waiting)
+        if not go:
+            self.opening = None
+        effects.append(Answer(reply, go))
+        return self._flag(effects)
+
+    def _opened(self, msg: m.Opened, _: object) -> Effects:
+        opening = self.opening
+        if opening is None or opening.token != msg.token or self.closed:
+            return [m.CloseClient(msg.handle, "nobody waits for it")]
+        self.opening = None
+        self.client = ClientState(msg.client_id, msg.context, msg.handle)
+        self.client.list = ListState(self._next_id())
+        return self._grant([])
+
+    def _open_failed(self, msg: m.OpenFailed, _: object) -> Effects:
+        opening = self.opening
+        if opening is None or opening.token != msg.token:
+            return []
+        self.opening = None
+        effects: Effects = []
+        for _admit, reply in (self.waiting or {}).values():
+            effects.append(Refuse(reply, copy_error(msg.error)))
+        self.waiting = None
+        return self._flag(effects)
+
+    def _stop_opening_if_alone(self, effects: Effects) -> Effects:
+        if not self.waiting and self.opening is not None:
+            effects.append(m.CancelOpening(self.opening.token))
+            self.opening = None
+        return self._flag(effects)
+
+    # ------------------------------------------------------------------ clients that end
+
+    def _retire(self, effects: Effects, *, wait_for_close: bool = False, reason: str = "replaced") -> None:
+        client = self.client
+        if client is None:
+            return
+        self.client = None
+        _end_list(client)
+        client.wait_for_close = wait_for_close
+        if self.old is None:
+            self.old = {}
+        self.old[client.id] = client
+        if client.leases == 0:
+            effects.append(m.CloseClient(client.handle, reason))
+
+    def _client_lost(self, msg: m.ClientLost, _: object) -> Effects:
+        effects: Effects = []
+        if self.client is not None and self.client.id == msg.client_id:
+            self._retire(effects, reason=msg.reason)
+        if msg.closed and self.old is not None and msg.client_id in self.old:
+            del self.old[msg.client_id]
+            self.old = self.old or None
+            if self.ghosts is not None:
+                return self._recovered(effects)
+        return self._open_if_needed(effects)
+
+    def _recovered(self, effects: Effects) -> Effects:
+        if self.ghosts is not None and not self.ghosts:
+            for client in (self.old or {}).values():
+                effects.append(m.CloseClient(client.handle, "its actor crashed"))
+            if self.old is None:
+                self.ghosts = None
+                return self._grant(effects)
+        return self._flag(effects)
+
+    def _evict(self, _msg: m.Evict, _: object) -> Effects:
+        effects: Effects = []
+        if self.ghosts is not None:
+            return self._recovered(effects)
+        if self.client is None or not self.idle:
+            return effects
+        self._retire(effects, wait_for_close=True, reason="evicted")
+        return self._flag(effects)
+
+    def _revoke(self, msg: m.Revoke, _: object) -> Effects:
+        self.epoch += 1
+        effects: Effects = []
+        self._refuse_all(effects, _revoked)
+        self._retire(effects, reason=msg.reason)
+        return self._flag(effects)
+
+    def _close(self, _msg: m.Close, _: object) -> Effects:
+        self.closed = True
+        effects: Effects = []
+        self._refuse_all(effects, lambda: PoolClosed("the pool is closing; nothing was sent"))
+        self._retire(effects, reason="pool closed")
+        return self._flag(effects)
+
+    def _refuse_all(self, effects: Effects, error: Callable[[], AfpoolError]) -> None:
+        for _, reply in (self.waiting or {}).values():
+            effects.append(Refuse(reply, error()))
+        self.waiting = None
+        self._stop_opening_if_alone(effects)
+
+    # ------------------------------------------------------------------ lists
+
+    def _listed(self, msg: m.Listed, _: object) -> Effects:
+        client = self.client
+        if client is None or client.id != msg.client_id or client.list is None:
+            return []
+        moved = client.list.received(msg.catalog, msg.notices, msg.expires_at)
+        return self._refuse_stale(client.list) if moved else []
+
+    def _list_changed(self, msg: m.ListChanged, _: object) -> Effects:
+        if msg.list is not None:
+            return self._refuse_stale(msg.list)
+        client = self.client
+        if client is None or client.id != msg.client_id or client.list is None:
+            return []
+        client.list.unsettle(msg.why)
+        return []
+
+    def _refuse_stale(self, state: ListState) -> Effects:
+        """Refuse waiters whose list changed now, not when their turn comes."""
+        effects: Effects = []
+        for ticket, (msg, reply) in list((self.waiting or {}).items()):
+            if msg.list is not state or msg.tool is None or msg.digest is None:
+                continue
+            if self.limits.recheck_lists:
+                true = state.alive and state.shows(msg.tool, msg.digest)
+            else:
+                true = state.alive and state.generation == msg.generation
+            if not true:
+                assert self.waiting is not None
+                del self.waiting[ticket]
+                effects.append(Refuse(reply, stale(msg.generation, state.generation)))
+        return self._stop_opening_if_alone(effects)
+
+    # ------------------------------------------------------------------ operators
+
+    def _pause(self, _msg: m.Pause, _: object) -> Effects:
+        self.paused = True
+        return self._flag([])
+
+    def _resume(self, _msg: m.Resume, _: object) -> Effects:
+        self.paused = False
+        return self._grant([])
+
+    def _drain(self, _msg: m.Drain, reply: Reply[None]) -> Effects:
+        if self.draining is None:
+            self.draining = []
+        self.draining.append(reply)
+        return [] if self.leases else self._drained([])
+
+    def _drained(self, effects: Effects) -> Effects:
+        for reply in self.draining or ():
+            effects.append(Answer(reply, None))
+        self.draining = None
+        self._retire(effects, reason="drained")
+        return self._open_if_needed(effects)
+
+    # ------------------------------------------------------------------ life
+
+    def _flag(self, effects: Effects) -> Effects:
+        active = bool(
+            self.client is not None
+            or self.opening is not None
+            or self.waiting
+            or self.leases
+            or self.old
+            or self.ghosts is not None
+            or self.paused
+            or self.draining is not None
+        )
+        if active != self._active:
+            self._active = active
+            effects.append(m.Active(active))
+            if not active:
+                self.waiting = self.leases = None
+        return effects
+
+
+def _end_list(client: ClientState) -> None:
+    if client.list is not None:
+        client.list.end()
+
+
+def stale(listed: int, now: int) -> StaleTools:
+    """The refusal of a call whose list is no longer true."""
+    if listed == now:
+        text = "its server announced a change that was not looked at yet"
+    else:
+        text = f"the list has changed since (generation {listed}, now {now})"
+    return StaleTools(f"the tool's list is not known to be true: {text}; nothing was sent; list the tools again")
+
+
+def _revoked() -> BindingChanged:
+    return BindingChanged("the authorization behind this tool was revoked; nothing was sent; list the tools again")
+
+
+def _other_plan() -> BindingChanged:
+    return BindingChanged(
+        "the plan for this identity differs from the one that the tool was listed under; nothing was sent; "
+        "list the tools again"
+    )
+
+
+def _backing_off(seconds: float) -> OpenBackoff:
+    return OpenBackoff(
+        f"the last opening failed; the next one is tried in {seconds:.1f} s, or at once by a refresh; nothing was sent",
+        retry_after=seconds,
+    )
+
+
+def copy_error(error: AfpoolError) -> AfpoolError:
+    """One exception object per waiter: a shared one would mix their tracebacks."""
+    twin = type(error)(
+        error.message,
+        delivery=error.delivery,
+        retry_after=error.retry_after,
+        http_status=error.http_status,
+        www_authenticate=error.www_authenticate,
+    )
+    twin.__cause__ = error.__cause__
+    return twin
+
+
+_TURNS: Final[dict[type, Callable[[KeyMachine, Any, Any], Effects | None]]] = {
+    m.Admit: KeyMachine._admit,
+    m.Settle: KeyMachine._settle,
+    m.Abandon: KeyMachine._abandon,
+    m.PlanChanged: KeyMachine._plan_changed,
+    m.Opened: KeyMachine._opened,
+    m.OpenFailed: KeyMachine._open_failed,
+    m.Listed: KeyMachine._listed,
+    m.ListChanged: KeyMachine._list_changed,
+    m.ClientLost: KeyMachine._client_lost,
+    m.Evict: KeyMachine._evict,
+    m.Revoke: KeyMachine._revoke,
+    m.Pause: KeyMachine._pause,
+    m.Resume: KeyMachine._resume,
+    m.Drain: KeyMachine._drain,
+    m.Close: KeyMachine._close,
+}

@@ -1,0 +1,354 @@
+"""Openings, closings and pings: what happens to clients outside the turns of their keys.
+
+Everything here runs in the runtime's nursery and in the context that the pool was opened in, whoever asked
+for it. Per endpoint at most `max_connecting` openings run; over all keys at most `max_clients` clients
+exist, and an opening that finds no room has an idle one evicted or waits, holding no place meanwhile.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+import trio
+
+from .._base.errors import NOT_SENT, AfpoolError, DeadlineExceeded, OpenFailed, PlanFailed
+from ..client import Client, Endpoint, Plan, open_client
+from . import _messages as m
+
+if TYPE_CHECKING:
+    from .._base.identity import PoolKey
+    from ._actor import KeyActor
+    from ._pool import Pool
+
+BACKOFFS_KEPT: Final = 10_000
+
+
+@attrs.define
+class Backoff:
+    """A failed opening of one key under one context."""
+
+    failures: int
+    until: float
+
+
+@attrs.define
+class CloseCounts:
+    """How clients ended: closed in order, killed, or given up on."""
+
+    closed: int = 0
+    killed: int = 0
+    abandoned: int = 0
+
+
+@final
+class Openings:
+    """The clients of a pool, from plan to close."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._scopes: dict[int, trio.CancelScope] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._backoffs: dict[tuple[PoolKey, str], Backoff] = {}
+        self._room_wanted: deque[trio.Event] = deque()
+        self._closing: set[int] = set()
+        self.clients: dict[int, Client] = {}
+        self.taken = 0  # clients that exist or are about to
+        self.opened = 0
+        self.evicted = 0
+        self.counts = CloseCounts()
+
+    # ------------------------------------------------------------------ plans
+
+    async def resolve_plan(self, actor: KeyActor) -> Resolved:
+        """Ask the app for the plan of a key now.
+
+        Raises:
+            PlanFailed: It raised, or returned something that is no plan, or none that fits the server.
+        """
+        pool = self._pool
+        plan: object = actor.server.plan
+        if plan is None and pool.plan is not None:
+            try:
+                plan = pool.plan(actor.server.name, actor.projection)
+                if inspect.isawaitable(plan):
+                    plan = await plan
+            except AfpoolError:
+                raise
+            except Exception as error:
+                raise PlanFailed(f"plan raised {type(error).__name__}; nothing was sent") from error
+        if not isinstance(plan, Plan):
+            raise PlanFailed(f"plan returned {type(plan).__name__}, not a Plan; nothing was sent")
+        try:
+            actor.server.check_plan(plan)
+        except ValueError as error:
+            raise PlanFailed(f"{error}; nothing was sent") from None
+        return Resolved(plan, plan.context(pool.context_secret))
+
+    def endpoint(self, plan: Plan) -> Endpoint:
+        """What all keys of one endpoint share."""
+        name = plan.endpoint
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
+            endpoint = self._endpoints[name] = Endpoint(name, self._pool.limits.max_connecting, self._pool.seams)
+        return endpoint
+
+    # ------------------------------------------------------------------ opening
+
+    def start(self, actor: KeyActor, token: int, *, fresh: bool) -> None:
+        """Open a client for a key; answers with `Opened` or `OpenFailed`."""
+        pool = self._pool
+        if pool.closing or not pool.can_spawn:
+            actor.tell(m.OpenFailed(token, OpenFailed("the pool is closing; nothing was sent")))
+            return
+        scope = self._scopes[token] = trio.CancelScope()
+        pool.spawn(self._open, actor, token, scope)
+
+    def cancel(self, token: int) -> None:
+        """Nobody waits for this opening any more."""
+        scope = self._scopes.pop(token, None)
+        if scope is not None:
+            scope.cancel()
+
+    async def _open(self, actor: KeyActor, token: int, scope: trio.CancelScope) -> None:
+        pool = self._pool
+        context = ""
+        error: AfpoolError
+        scope.deadline = pool.seams.now() + pool.limits.open_timeout
+        try:
+            with scope:
+                resolved = await self.resolve_plan(actor)
+                context = resolved.context
+                backoff = self._backoffs.get((actor.key, context))
+                wait = None if backoff is None else backoff.until - pool.seams.now()
+                go = pool.taken(pool.post(actor, m.PlanChanged(context, token, wait if wait and wait > 0 else None)))
+                if not go:
+                    return
+                client = await self._connect(actor, resolved)
+                self._backoffs.pop((actor.key, context), None)
+                pool.event("opened", actor, client=client.id)
+                actor.tell(m.Opened(token, client.id, context, client))
+                return
+            if token not in self._scopes:
+                return  # cancelled by `cancel`: nobody waits
+            error = OpenFailed(f"the client was not open within {pool.limits.open_timeout:g} s; nothing was sent")
+        except AfpoolError as failure:
+            error = failure
+        except Exception as failure:  # noqa: BLE001 -- turned into a message to the owner
+            error = OpenFailed(f"opening failed ({type(failure).__name__}); nothing was sent")
+            error.__cause__ = failure
+        finally:
+            self._scopes.pop(token, None)
+        error = as_open_failure(error)
+        if context:
+            error.retry_after = self._remember(actor.key, context, error)
+        pool.event("open-failed", actor, why=error.code)
+        actor.tell(m.OpenFailed(token, error))
+
+    async def _connect(self, actor: KeyActor, resolved: Resolved) -> Client:
+        pool = self._pool
+        await self._make_room()
+        try:
+            endpoint = self.endpoint(resolved.plan)
+            async with endpoint.connecting:
+                client = await open_client(
+                    client_id=pool.seams.next_id(),
+                    server=actor.server.name,
+                    plan=resolved.plan,
+                    context=resolved.context,
+                    projection=actor.projection,
+                    endpoint=endpoint,
+                    settings=pool.client_settings,
+                    hooks=ActorHooks(actor),
+                    spawn=pool.spawn,
+                )
+        except BaseException:
+            self._room_left()
+            raise
+        self.clients[client.id] = client
+        self.opened += 1
+        actor.last_used = pool.seams.now()
+        pool.janitor_wake()
+        return client
+
+    def _remember(self, key: PoolKey, context: str, error: AfpoolError) -> float:
+        """Back off from this key and context: 0.5 s doubling to 30, half of it jitter."""
+        pool = self._pool
+        limits = pool.limits
+        known = self._backoffs.get((key, context))
+        failures = 1 if known is None else known.failures + 1
+        ceiling = min(limits.backoff * 2 ** (failures - 1), limits.backoff_max)
+        delay: float = ceiling / 2 + pool.seams.random.random() * ceiling / 2
+        if error.retry_after is not None:
+            delay = max(delay, min(error.retry_after, limits.backoff_max))
+        now = pool.seams.now()
+        if len(self._backoffs) >= BACKOFFS_KEPT:
+            self._backoffs = {pair: kept for pair, kept in self._backoffs.items() if kept.until > now}
+        self._backoffs[key, context] = Backoff(failures, now + delay)
+        return delay
+
+    def forgive(self, key: PoolKey) -> None:
+        """Forget failed openings of a key."""
+        for pair in [pair for pair in self._backoffs if pair[0] == key]:
+            del self._backoffs[pair]
+
+    # ------------------------------------------------------------------ room
+
+    @property
+    def wants_room(self) -> bool:
+        """Whether an opening waits for a client to go."""
+        return bool(self._room_wanted)
+
+    async def _make_room(self) -> None:
+        if self.taken < self._pool.limits.max_clients:
+            self.taken += 1
+            return
+        event = trio.Event()
+        self._room_wanted.append(event)
+        try:
+            self._evict_idle()
+            await event.wait()  # whoever sets it has counted us already
+        except BaseException:
+            if event.is_set():
+                self._room_left()
+            else:
+                self._room_wanted.remove(event)
+            raise
+
+    def _room_left(self) -> None:
+        if self._room_wanted:
+            self._room_wanted.popleft().set()
+        else:
+            self.taken -= 1
+
+    def _evict_idle(self) -> None:
+        idle = [
+            actor
+            for actor in self._pool.kept
+            if actor.machine.client is not None and actor.machine.idle and not actor.machine.paused
+        ]
+        if idle:
+            self.evict(min(idle, key=lambda actor: actor.last_used))
+
+    def evict(self, actor: KeyActor) -> None:
+        """Close the client of an idle key."""
+        client = actor.machine.client
+        if client is not None and actor.machine.idle:
+            self.evicted += 1
+            self._pool.event("evicted", actor, client=client.id)
+            actor.tell(m.Evict())
+
+    # ------------------------------------------------------------------ closing
+
+    def start_closing(self, actor: KeyActor, client: Client, reason: str) -> None:
+        """Close a client in the background; safe to repeat."""
+        client.retire(reason)
+        if client.id in self._closing:
+            return
+        self._closing.add(client.id)
+        if self._pool.can_spawn:
+            self._pool.spawn(self._close, actor, client, reason)
+        else:
+            client.kill()
+            self._closed(actor, client, reason)
+
+    async def _close(self, actor: KeyActor, client: Client, reason: str) -> None:
+        pool = self._pool
+        try:
+            with trio.CancelScope(shield=True):
+                how = await client.aclose(pool.seams.now() + pool.limits.close_timeout)
+            if how == "killed":
+                self.counts.killed += 1
+            else:
+                self.counts.closed += 1
+        except Exception:  # noqa: BLE001 -- a client that cannot be closed in order is killed
+            client.kill()
+            self.counts.killed += 1
+        finally:
+            self._closed(actor, client, reason)
+
+    def _closed(self, actor: KeyActor, client: Client, reason: str) -> None:
+        if client.entry is not None:
+            self._pool.shares.left(client.entry, client)
+            client.entry = None
+        self._closing.discard(client.id)
+        if self.clients.pop(client.id, None) is not None:
+            self._room_left()
+        self._pool.event("closed", actor, client=client.id, why=reason)
+        actor.tell(m.ClientLost(client.id, reason, closed=True))
+
+    def start_ping(self, actor: KeyActor, client: Client) -> None:
+        """Ask a suspect client for a sign of life; a silent one is replaced, its siblings left to finish."""
+        if self._pool.can_spawn:
+            self._pool.spawn(self._ping, actor, client)
+
+    async def _ping(self, actor: KeyActor, client: Client) -> None:
+        pool = self._pool
+        pool.event("suspect", actor, client=client.id)
+        try:
+            await client.ping(pool.seams.now() + pool.limits.ping_timeout)
+        except AfpoolError as error:
+            client.retire("silent")
+            actor.tell(m.ClientLost(client.id, f"silent ({error.code})"))
+
+
+@attrs.frozen
+class Resolved:
+    """A plan and its context."""
+
+    plan: Plan = attrs.field(repr=False)
+    context: str
+
+
+@final
+class ActorHooks:
+    """What a client tells its key."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: KeyActor) -> None:
+        self._actor = actor
+
+    def list_changed(self, client: Client) -> None:
+        """The server announced another tool list."""
+        self._unsettle(client, "notice")
+
+    def stream_lost(self, client: Client) -> None:
+        """Changes are not heard of for a while; the list is in doubt."""
+        self._unsettle(client, "notification stream lost")
+
+    def lost(self, client: Client, reason: str) -> None:
+        """The incarnation is over."""
+        actor = self._actor
+        actor.pool.event("client-lost", actor, client=client.id, why=reason)
+        actor.tell(m.ClientLost(client.id, reason))
+
+    def _unsettle(self, client: Client, why: str) -> None:
+        actor = self._actor
+        number = actor.pool.event("list-changed" if why == "notice" else "stream-lost", actor, client=client.id)
+        entry = client.entry
+        if entry is not None:
+            entry.list.event = number
+            entry.list.unsettle(why)
+        current = actor.machine.client
+        if current is not None and current.handle is client and current.list is not None:
+            current.list.event = number
+            actor.tell(m.ListChanged(client.id, why=why))
+
+
+def as_open_failure(error: AfpoolError) -> AfpoolError:
+    """Nothing of any call was sent, whatever befell the opening's own requests."""
+    if error.delivery == "not-sent" and not isinstance(error, DeadlineExceeded):
+        return error
+    kind = type(error) if NOT_SENT in error.deliveries and not isinstance(error, DeadlineExceeded) else OpenFailed
+    failure = kind(
+        f"{error.message} (while opening; nothing of a call was sent)",
+        delivery=NOT_SENT,
+        retry_after=error.retry_after,
+        http_status=error.http_status,
+        www_authenticate=error.www_authenticate,
+    )
+    failure.__cause__ = error
+    return failure

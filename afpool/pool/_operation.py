@@ -1,0 +1,271 @@
+"""The five steps of a bound call, in the task of its asker.
+
+1. The caller identity must encode to the binding's key.
+2. The binding must be current; an unsettled list is asked for again first.
+3. Admission, then a place on the key's client, which is opened if there is none. A client that is not the
+   incarnation that the tool was listed from is checked against its own fresh list, which is then adopted.
+4. After every wait before the first byte: `recheck`.
+5. Through the send gate at every boundary; the outcome is classified, the use filed, the place given back
+   once the request's own work has settled.
+
+`through` is the only place in this package that awaits on behalf of a call, so a wait without a recheck
+cannot be written by accident; a test parses this file and fails on any other await.
+
+The whole operation runs protected from KeyboardInterrupt, so that ^C arrives as a cancellation at a
+checkpoint and never between taking a place and noting it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from actors import ActorError, Reply
+
+from .._base.errors import (
+    NOT_SENT,
+    ActorCrashed,
+    AfpoolError,
+    InvalidArguments,
+    NotApproved,
+    OpenFailed,
+    Overloaded,
+)
+from .._base.model import JsonObject, ToolContext, ToolResult
+from .._base.use import Use
+from ..protocol import NotJson, encode_json
+from . import _messages as m
+from ._call import Call, check_identity
+from ._flights import ensure_settled
+from ._machine import stale
+from ._settle import give_back, hand_over
+
+if TYPE_CHECKING:
+    from ..client import Client
+    from ._bound import BoundTool
+    from ._lists import ListState
+
+T = TypeVar("T")
+
+
+@trio.lowlevel.enable_ki_protection
+async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolResult:
+    """Run one call of a bound tool; see the module for the steps, `BoundTool.execute` for the promises."""
+    binding = tool.binding
+    actor = binding.actor
+    pool = actor.pool
+    now = pool.seams.now()
+    ticket = pool.seams.next_id()
+    call_id = ctx.call_id or f"call-{ticket}"
+    use = Use(call_id, actor.server.name, binding.definition.name, now)
+    use.key = actor
+    use.epoch = binding.epoch
+    use.context = binding.context
+    use.list_id = binding.list.id
+    use.generation = binding.generation
+    deadline = now + pool.limits.deadline if ctx.deadline is None else ctx.deadline
+    call = Call(binding, b"", ctx, deadline, use, ticket)
+    entry = pool.deadlines.add(deadline, call)
+    pool.running[ticket] = call
+    outcome = "failed"
+    try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        call.args = _encode(args)
+        raw = await _steps(call)
+    except AfpoolError as error:
+        error.call_id = call_id
+        use.code = error.code
+        use.delivery = error.delivery
+        outcome = "refused" if error.delivery in ("not-sent", "refused") else "failed"
+        if not use.attempts:
+            # a refusal may have met no checkpoint yet; every public call passes one
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        raise
+    except trio.Cancelled:
+        outcome = "cancelled"
+        use.code = "cancelled"
+        use.delivery = "in-doubt" if call.begun else "not-sent"
+        raise
+    else:
+        outcome = "ok"
+        use.delivery = "answered"
+        use.bytes_in = len(raw)
+        return ToolResult(raw, call_id)
+    finally:
+        # No checkpoint from here on: the place is given back or handed over in this very step.
+        del pool.running[ticket]
+        pool.deadlines.done(entry)
+        use.outcome = outcome
+        trip = call.trip
+        if trip is not None and trip.begun and not trip.over:
+            hand_over(call, trip, answered=False)
+        else:
+            give_back(call, answered=outcome == "ok" or (trip is not None and trip.answered))
+        pool.file(use)
+
+
+def _encode(args: JsonObject) -> bytes:
+    if not isinstance(args, Mapping):
+        raise InvalidArguments(f"arguments are a JSON object, not {type(args).__name__}; nothing was sent")
+    try:
+        return encode_json(args)
+    except NotJson as error:
+        raise InvalidArguments(f"{error}; nothing was sent") from None
+
+
+async def _steps(call: Call) -> bytes:
+    binding = call.binding
+    actor = binding.actor
+    pool = actor.pool
+    definition = binding.definition
+    # 1, 2
+    check_identity(actor, call.identity)
+    call.recheck("start", gate=False)
+    pin = actor.server.pins.get(definition.name)
+    if pin is not None and pin != definition.digest:
+        raise NotApproved("the tool's definition is not the one that was approved; nothing was sent")
+    if call.list is not None and not call.list.settled(pool.seams.now()):
+        await _relist(call, call.list)
+    # 3
+    client = await _admitted(call)
+    call.client = client
+    call.use.client_id = client.id
+    if not pool.admission.try_enter(actor.server.name):
+        await _seated(call)
+    call.entered = True
+    call.recheck("leased", gate=False)
+    if call.list is None:
+        await _adopt(call)
+    elif call.list.noticed:
+        await _relist(call, call.list)
+    # 4 and 5: the client asks the gate at each boundary of each attempt
+    return await client.call(call)
+
+
+async def _relist(call: Call, state: ListState) -> None:
+    try:
+        await through(call, "list", ensure_settled(call.actor, state, call.binding.context, call.binding.authorization))
+    except OpenFailed:
+        raise
+    except AfpoolError as error:
+        if error.delivery == NOT_SENT:
+            raise
+        raise _list_failed(error) from error
+
+
+async def _admitted(call: Call) -> Client:
+    """Step 3: a place on the key's client."""
+    actor = call.actor
+    binding = call.binding
+    pool = actor.pool
+    admit = m.Admit(
+        call.ticket,
+        True,
+        binding.context,
+        binding.epoch,
+        call.list,
+        call.generation,
+        binding.definition.name,
+        binding.definition.digest,
+        call.chain,
+    )
+    if pool.waiting >= pool.limits.max_waiting_total and not actor.machine.would_grant:
+        raise Overloaded(
+            f"{pool.waiting} calls wait already (max_waiting_total {pool.limits.max_waiting_total}); nothing was sent"
+        )
+    call.ticket_out = True
+    reply = pool.post(actor, admit)
+    client: Client
+    if reply.done:
+        client = granted(reply)
+    else:
+        call.reply = reply
+        pool.waiting += 1
+        try:
+            client = await through(call, "admission", reply.wait(), holds=True)
+        finally:
+            call.reply = None
+            pool.waiting -= 1
+    call.held = True
+    return client
+
+
+async def _seated(call: Call) -> None:
+    """Wait for the runtime's admission while holding the key's place."""
+    actor = call.actor
+    pool = actor.pool
+    seat = pool.admission.wait(actor.server.name, actor.projection.tenant, actor.key)
+    call.reply = seat.reply
+    try:
+        await through(call, "runtime-admission", seat.reply.wait())
+    except BaseException:
+        if not pool.admission.withdraw(seat) and seat.granted:
+            pool.admission.leave(actor.server.name)
+        raise
+    finally:
+        call.reply = None
+
+
+async def _adopt(call: Call) -> None:
+    """The client is not the incarnation that the tool was listed from: decide by its own fresh list."""
+    actor = call.actor
+    definition = call.binding.definition
+    current = actor.machine.client
+    assert current is not None
+    state = current.list
+    assert state is not None
+    if not state.settled(actor.pool.seams.now()):
+        await _relist(call, state)
+    if not state.shows(definition.name, definition.digest):
+        call.use.cause = state.event
+        raise stale(call.generation, state.generation)
+    call.list = state
+    call.generation = state.generation
+    call.use.list_id = state.id
+    call.use.generation = state.generation
+    call.recheck("adopted", gate=False)
+
+
+def granted(reply: Reply[T]) -> T:
+    """Take what is in a reply slot; a crash of the actor becomes an error of afpool's own."""
+    try:
+        return reply.result()
+    except ActorError as error:
+        raise ActorCrashed(f"the actor of this key does not answer ({type(error).__name__}); nothing was sent") from error
+
+
+def _list_failed(error: AfpoolError) -> OpenFailed:
+    return OpenFailed(
+        f"the tool list had to be asked for again and was not received ({error.code}); nothing of the call was sent",
+        retry_after=error.retry_after,
+        http_status=error.http_status,
+    )
+
+
+async def through(call: Call, stage: str, waiting: Awaitable[T], *, holds: bool = False) -> T:
+    """Wait for something on behalf of a call, and come back through a recheck.
+
+    Where the awaited thing failed and the call's ground is gone as well, the refusal is the outcome and the
+    failure a fact of it. `holds` marks a wait whose value is a place: it is noted before anything can raise.
+    """
+    try:
+        if call.reply is not None:
+            value = await waiting  # a reply slot: the deadline and every interruption fail it directly
+        else:
+            with call.bounded():
+                value = await waiting
+    except AfpoolError as error:
+        call.use.note(stage, error.code, call.actor.pool.seams.now())
+        if call.interrupted is None:
+            call.recheck(stage, gate=False)
+        raise
+    except Exception as error:
+        call.use.note(stage, type(error).__name__, call.actor.pool.seams.now())
+        call.recheck(stage, gate=False)
+        raise ActorCrashed(f"afpool failed while the call waited ({stage}); nothing was sent") from error
+    if holds:
+        call.held = True
+    call.recheck(stage, gate=False)
+    return value

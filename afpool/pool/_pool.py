@@ -1,0 +1,683 @@
+"""The pool: the map from key to actor, and what the app does with it."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import attrs
+import trio
+
+from actors import ActorError, MailboxFull
+
+from .._base.canonical import ContentError
+from .._base.definition import Definition, DefinitionTable, build_definition
+from .._base.errors import (
+    IN_DOUBT,
+    NOT_SENT,
+    ActorCrashed,
+    AfpoolError,
+    BindingChanged,
+    CallCancelled,
+    ClientClosed,
+    Overloaded,
+    PoolClosed,
+)
+from .._base.identity import CallerIdentity, Identity, KeyDigest, PoolKey, encode_key, project
+from .._base.seams import Seams
+from ..client import ClientSettings
+from . import _messages as m
+from ._actor import KeyActor
+from ._admission import RuntimeAdmission
+from ._bound import Listing, Toolset
+from ._call import Call
+from ._deadlines import Deadlines
+from ._janitor import Janitor
+from ._flights import client_for
+from ._listing import list_tools
+from ._machine import KeyLimits
+from ._openings import Openings, Resolved
+from ._records import Records, logger
+from ._server import Limits, PlanFunction, Server, ShareFunction
+from ._shares import Shares
+from ._statistics import CloseReport, PoolStatistics, statistics
+
+if TYPE_CHECKING:
+    from actors import Reply, Request
+
+    from .._base.credential import CredentialProvider, Signer
+    from .._base.definition import Catalog
+    from .._base.use import Use
+    from ..client import Client
+    from ._lists import ListState
+
+T = TypeVar("T")
+
+CLOSE_SLACK: Final = 0.25  # seconds between asking what is left to end and ending it
+
+
+@final
+class Pool:
+    """Key actors of several servers. Made by `open_pool`; every method belongs to its trio thread.
+
+    Attributes:
+        limits: As given.
+        closing: No call is accepted any more.
+        records: Rings of uses and events.
+        closed: Set when the pool has been left.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[Server],
+        *,
+        plan: PlanFunction | None,
+        share: ShareFunction | None,
+        credentials: CredentialProvider | None,
+        signer: Signer | None,
+        secret: bytes | None,
+        on_use: Callable[[Use], object] | None,
+        client_name: str,
+        client_version: str,
+        seams: Seams,
+        limits: Limits,
+    ) -> None:
+        self.servers: dict[str, Server] = {}
+        for server in servers:
+            if server.name in self.servers:
+                raise ValueError(f"two servers are named {server.name!r}")
+            if server.plan is None and plan is None:
+                raise ValueError(f"server {server.name!r} has no plan of its own and the pool has no plan function")
+            self.servers[server.name] = server
+        if not self.servers:
+            raise ValueError("a pool needs at least one server")
+        self.plan = plan
+        self.share = share
+        self.limits = limits
+        self.seams = seams
+        self.digest = KeyDigest(secret)
+        self.context_secret = secret or os.urandom(32)
+        self.definitions = DefinitionTable()
+        self.records = Records(limits.records, on_use)
+        self.deadlines = Deadlines()
+        self.admission = RuntimeAdmission(limits.max_in_flight)
+        self.shares = Shares(seams.next_id)
+        self.openings = Openings(self)
+        self.running: dict[int, Call] = {}
+        self.waiting = 0
+        self.settling = 0
+        self.abandoned = 0
+        self.closing = False
+        self.kept: set[KeyActor] = set()  # actors with something to live for; the others live by their tools
+        self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
+        self._nursery: trio.Nursery | None = None
+        self._context = contextvars.copy_context()
+        self._tasks = 0
+        self._tasks_gone = trio.Event()
+        self._janitor = Janitor(self)
+        self._report: CloseReport | None = None
+        self._leaving = False
+        self.closed = trio.Event()
+        self._canonicaliser = trio.CapacityLimiter(1)
+        self._key_limits = {
+            name: KeyLimits(
+                max_operations=limits.max_operations,
+                max_waiting=limits.max_waiting,
+                recheck_lists=server.on_list_change == "recheck",
+            )
+            for name, server in self.servers.items()
+        }
+        self.client_settings = ClientSettings(
+            seams=seams,
+            credentials=credentials,
+            signer=signer,
+            client_name=client_name,
+            client_version=client_version,
+            max_operations=limits.max_operations,
+            max_message=limits.max_message,
+            max_pages=limits.max_pages,
+            keepalive_expiry=limits.keepalive_expiry,
+            control_timeout=limits.close_timeout,
+        )
+
+    # ------------------------------------------------------------------ the public face
+
+    async def tools(
+        self,
+        identity: CallerIdentity,
+        server: str | None = None,
+        *,
+        deadline: float | None = None,
+        refresh: bool = False,
+    ) -> Toolset:
+        """List the tools of an identity; from memory where the lists in hand are settled.
+
+        Args:
+            identity: Who the tools are for: an `Identity`, or a callable that returns one.
+            server: One server's name; all servers, at once, when absent. Of several, one that cannot be
+                listed costs its own tools only and is named in `Toolset.problems`.
+            deadline: Absolute, seconds on trio's clock; the pool's default from now when absent.
+            refresh: Ask the server again whatever is known, and try a failed opening at once.
+
+        Raises:
+            AfpoolError: `identity-missing`, `identity-mismatch`, `plan-failed`, `open-failed` and the other
+                refusals; of several servers only when none could be listed.
+            LookupError: There is no server of that name.
+
+        A checkpoint. Cancelled while it waits, it leaves a running opening or listing to whoever else waits.
+        """
+        await trio.lowlevel.checkpoint()
+        until = self.seams.now() + self.limits.deadline if deadline is None else deadline
+        names = list(self.servers) if server is None else [server]
+        if len(names) == 1:
+            actor = self._actor_for(names[0], identity)
+            return Toolset([await list_tools(actor, identity, until, refresh=refresh)], {})
+        listings: dict[str, Listing] = {}
+        problems: dict[str, AfpoolError] = {}
+
+        async def one(name: str) -> None:
+            try:
+                actor = self._actor_for(name, identity)
+                listings[name] = await list_tools(actor, identity, until, refresh=refresh)
+            except AfpoolError as error:
+                problems[name] = error
+
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(one, name)
+        if not listings:
+            raise next(problems[name] for name in names)
+        return Toolset([listings[name] for name in names if name in listings], problems)
+
+    async def refresh(self, identity: CallerIdentity, server: str | None = None, *, deadline: float | None = None) -> Toolset:
+        """Ask the server for the list again, and try a failed opening at once; otherwise as `tools`."""
+        return await self.tools(identity, server, deadline=deadline, refresh=True)
+
+    async def warm(self, identity: CallerIdentity, servers: Iterable[str] | None = None) -> None:
+        """Open the clients of an identity ahead of need, all at once.
+
+        Raises:
+            AfpoolError: The first failure, after all were tried.
+        """
+        failures: list[AfpoolError] = []
+
+        async def one(name: str) -> None:
+            try:
+                await client_for(self._actor_for(name, identity), fresh=True)
+            except AfpoolError as error:
+                failures.append(error)
+
+        await trio.lowlevel.checkpoint()
+        async with trio.open_nursery() as nursery:
+            for name in self.servers if servers is None else servers:
+                nursery.start_soon(one, name)
+        if failures:
+            raise failures[0]
+
+    def invalidate(
+        self,
+        *,
+        identity: Identity | None = None,
+        server: str | None = None,
+        key: PoolKey | None = None,
+        reason: str = "invalidated",
+    ) -> int:
+        """Close every gate of what is named, in this instant; returns how many keys were hit.
+
+        Raises the epoch of each key, so that every binding of it refuses `binding-changed`; ends calls that
+        have not been sent; closes clients once what was sent has settled. Synchronous.
+
+        Args:
+            identity: Every key whose fields equal the fields that this identity names. Fields that it does
+                not name match anything: a user without a conversation is all conversations of that user.
+            server: Every key of that server (of that identity, when both are given).
+            key: Exactly that key.
+            reason: A word for the record.
+
+        Raises:
+            ValueError: Nothing was named.
+        """
+        if identity is None and server is None and key is None:
+            raise ValueError("name an identity, a server or a key to invalidate")
+        hit = [
+            actor
+            for actor in list(self._actors.values())
+            if (key is None or actor.key == key)
+            and (server is None or actor.server.name == server)
+            and (identity is None or _covers(identity, actor.projection))
+        ]
+        for actor in hit:
+            actor.cause = self.event("revoked", actor, why=reason)
+            actor.tell(m.Revoke(reason))
+        gone = set(hit)
+        for call in list(self.running.values()):
+            if call.actor in gone and not call.begun:
+                call.use.cause = call.actor.cause
+                call.interrupt(
+                    BindingChanged(
+                        "the authorization behind this tool was revoked; nothing was sent; list the tools again"
+                    )
+                )
+        return len(hit)
+
+    def cancel(self, call_id: str, reason: str = "withdrawn by its host") -> bool:
+        """Withdraw a running call; its caller gets `cancelled` with the true verdict. Synchronous."""
+        for call in list(self.running.values()):
+            if call.use.call_id == call_id:
+                sent = "it was sent and may take effect" if call.begun else "nothing was sent"
+                call.interrupt(CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT))
+                return True
+        return False
+
+    def pause(self, key: PoolKey) -> None:
+        """Hold admission of a key; what runs goes on."""
+        self._existing(key).tell(m.Pause())
+
+    def resume(self, key: PoolKey) -> None:
+        """Admit again."""
+        self._existing(key).tell(m.Resume())
+
+    async def drain(self, key: PoolKey) -> None:
+        """Hold admission of a key until what runs has settled, then replace its client on demand."""
+        actor = self._existing(key)
+        await trio.lowlevel.checkpoint()
+        await self.waited(self.post(actor, m.Drain()))
+
+    def evict(self, key: PoolKey) -> None:
+        """Close the client of a key if nobody uses it."""
+        self.openings.evict(self._existing(key))
+
+    def kill(self, client_id: int) -> bool:
+        """Close a client at once; calls on it end with `client-closed` and their true verdict."""
+        client = self.openings.clients.get(client_id)
+        if client is None:
+            return False
+        for call in list(self.running.values()):
+            if call.client is client:
+                sent = "it was sent and may take effect" if call.begun else "nothing was sent"
+                delivery = IN_DOUBT if call.begun else NOT_SENT
+                call.interrupt(ClientClosed(f"its client was killed; {sent}", delivery=delivery))
+        client.retire("killed")
+        client.kill()
+        for actor in list(self.kept):
+            current = actor.machine.client
+            if current is not None and current.id == client_id:
+                actor.tell(m.ClientLost(client_id, "killed"))
+        return True
+
+    def key_of(self, identity: Identity, server: str) -> PoolKey:
+        """Encode the key of an identity at a server.
+
+        Raises:
+            IdentityMissing: It names none of the fields that the server is keyed on.
+            LookupError: There is no server of that name.
+        """
+        named = self._server(server)
+        return encode_key(named.name, identity, named.keyed_on)
+
+    def statistics(self) -> PoolStatistics:
+        """Numbers of this moment; synchronous, no key in clear."""
+        return statistics(self, list(self._actors.values()))
+
+    async def aclose(self) -> CloseReport:
+        """Leave: refuse new calls, let sent ones settle, close clients, within `close_timeout`.
+
+        Shielded: it is done within the bound also when the caller is cancelled, even again. Idempotent.
+        """
+        with trio.CancelScope(shield=True):
+            if self._leaving:
+                await self.closed.wait()
+            else:
+                self._leaving = True
+                try:
+                    self._report = await self._leave()
+                finally:
+                    self.closed.set()
+        assert self._report is not None
+        return self._report
+
+    # ------------------------------------------------------------------ keys
+
+    def _server(self, name: str) -> Server:
+        try:
+            return self.servers[name]
+        except KeyError:
+            raise LookupError(f"there is no server {name!r}; there are {sorted(self.servers)}") from None
+
+    def _actor_for(self, name: str, identity: CallerIdentity) -> KeyActor:
+        server = self._server(name)
+        if self.closing:
+            raise PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT)
+        if identity is not None and not isinstance(identity, Identity):
+            identity = identity()
+        if identity is None:
+            identity = Identity()
+        key = encode_key(server.name, identity, server.keyed_on)
+        actor = self._actors.get(key)
+        if actor is None:
+            actor = self._actors[key] = KeyActor(self, server, key, project(identity, server.keyed_on))
+        return actor
+
+    def _existing(self, key: PoolKey) -> KeyActor:
+        actor = self._actors.get(key)
+        if actor is None:
+            raise LookupError("there is no such key now")
+        return actor
+
+    def actors(self) -> list[KeyActor]:
+        """Every key actor that lives now."""
+        return list(self._actors.values())
+
+    def key_limits(self, server: Server) -> KeyLimits:
+        """One limits object per server, shared by its keys."""
+        return self._key_limits[server.name]
+
+    def keep(self, actor: KeyActor, *, keep: bool) -> None:
+        """Hold an actor while it has something to live for; inspect it only then."""
+        if keep:
+            self.kept.add(actor)
+        else:
+            self.kept.discard(actor)
+        actor.observe(keep)
+
+    # ------------------------------------------------------------------ messages to actors
+
+    def post(self, actor: KeyActor, request: Request[T]) -> Reply[T]:
+        """Post a request to an actor.
+
+        Raises:
+            Overloaded: Its mailbox is full.
+            ActorCrashed: It was stopped after crashing again.
+        """
+        try:
+            return actor.post(request)
+        except MailboxFull:
+            raise Overloaded(
+                f"{self.limits.max_waiting} requests wait for this key's actor already; nothing was sent"
+            ) from None
+        except ActorError as error:
+            raise ActorCrashed(f"the actor of this key is stopped ({type(error).__name__}); nothing was sent") from error
+
+    @staticmethod
+    def taken(reply: Reply[T]) -> T:
+        """Take what is in a reply slot; a crash becomes an error of afpool's own."""
+        try:
+            return reply.result()
+        except ActorError as error:
+            raise ActorCrashed(
+                f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
+            ) from error
+
+    @staticmethod
+    async def waited(reply: Reply[T]) -> T:
+        """Wait for a reply; a crash becomes an error of afpool's own."""
+        try:
+            return await reply.wait()
+        except ActorError as error:
+            raise ActorCrashed(
+                f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
+            ) from error
+
+    def after_crash(self, actor: KeyActor) -> None:
+        """Kick the successor once it is in place: old clients without places are to be closed."""
+        self.spawn(self._kick, actor)
+
+    async def _kick(self, actor: KeyActor) -> None:
+        actor.tell(m.Evict())
+
+    def list_moved(self, state: ListState) -> None:
+        """A shared list changed: refuse who waits for a place under the old one, now."""
+        waiting = {call.actor for call in self.running.values() if call.list is state and not call.held}
+        for actor in waiting:
+            actor.tell(m.ListChanged(list=state))
+
+    # ------------------------------------------------------------------ openings, seen from an actor
+
+    async def resolve_plan(self, actor: KeyActor) -> Resolved:
+        """Ask the app for the plan of a key now."""
+        return await self.openings.resolve_plan(actor)
+
+    def start_opening(self, actor: KeyActor, token: int, *, fresh: bool) -> None:
+        """Effect of a turn."""
+        self.openings.start(actor, token, fresh=fresh)
+
+    def cancel_opening(self, token: int) -> None:
+        """Effect of a turn."""
+        self.openings.cancel(token)
+
+    def start_closing(self, actor: KeyActor, client: Client, reason: str) -> None:
+        """Effect of a turn."""
+        self.openings.start_closing(actor, client, reason)
+
+    def start_ping(self, actor: KeyActor, client: Client) -> None:
+        """Effect of a turn."""
+        self.openings.start_ping(actor, client)
+
+    @property
+    def wants_idle(self) -> bool:
+        """Whether an opening waits for some client to become idle."""
+        return self.openings.wants_room
+
+    def offer_idle(self, actor: KeyActor) -> None:
+        """An actor has become idle while an opening waits for room."""
+        self.openings.evict(actor)
+
+    def janitor_wake(self) -> None:
+        """There may be an earlier idle time-out than before."""
+        self._janitor.wake()
+
+    # ------------------------------------------------------------------ definitions
+
+    async def build_definition(self, raw: bytes, without: tuple[str, ...]) -> Definition | ContentError:
+        """Build one large definition in a thread."""
+
+        def build() -> Definition | ContentError:
+            try:
+                return build_definition(raw, without)
+            except ContentError as error:
+                return error
+
+        built: Definition | ContentError = await self.seams.in_thread(build, self._canonicaliser)
+        return built
+
+    def catalog(
+        self, actor: KeyActor, tools: list[bytes], built: Mapping[bytes, Definition | ContentError]
+    ) -> Catalog:
+        """Intern a list; a tool that cannot be read is quarantined with the reason, the others live."""
+        without = actor.server.compare_without
+        definitions = []
+        quarantined = []
+        for index, raw in enumerate(tools):
+            try:
+                ready = built.get(raw)
+                if isinstance(ready, ContentError):
+                    raise ready
+                definition = (
+                    self.definitions.intern(raw, without)
+                    if ready is None
+                    else self.definitions.keep(ready, without)
+                )
+            except ContentError as error:
+                quarantined.append((f"#{index}", str(error)))
+            else:
+                definitions.append(definition)
+        return self.definitions.catalog(definitions, quarantined)
+
+    # ------------------------------------------------------------------ record
+
+    def file(self, use: Use) -> None:
+        """File the facts of an ended call."""
+        self.records.file(use)
+
+    def event(self, kind: str, actor: KeyActor, **facts: object) -> int:
+        """File a numbered event of a key."""
+        return self.records.event(self.seams.now(), kind, actor.shown, facts)
+
+    # ------------------------------------------------------------------ tasks
+
+    @property
+    def can_spawn(self) -> bool:
+        """Whether the runtime still takes tasks."""
+        return self._nursery is not None
+
+    def spawn(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Run background work in the runtime's nursery and the context that the pool was opened in.
+
+        An exception ends in the log and the record: nothing but the runtime's own end cancels the nursery.
+        """
+        nursery = self._nursery
+        if nursery is None:
+            raise PoolClosed("the pool is closed")
+        self._tasks += 1
+        self._context.copy().run(nursery.start_soon, self._guarded, fn, args)
+
+    async def _guarded(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
+        try:
+            await fn(*args)
+        except Exception:  # noqa: BLE001 -- see spawn
+            self.records.failures += 1
+            logger.exception("a background task failed: %s", getattr(fn, "__qualname__", "task"))
+        finally:
+            self._tasks -= 1
+            if not self._tasks:
+                self._tasks_gone.set()
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Begin to run in this nursery."""
+        self._nursery = nursery
+        self.spawn(self.deadlines.run)
+        self.spawn(self._janitor.run)
+
+    async def _leave(self) -> CloseReport:
+        deadline = self.seams.now() + self.limits.close_timeout
+        self.closing = True
+        for call in list(self.running.values()):
+            if not call.begun:
+                call.interrupt(PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT))
+        for actor in list(self.kept):
+            actor.tell(m.Close())
+        with trio.move_on_at(deadline - min(CLOSE_SLACK, self.limits.close_timeout / 4)):
+            while self.running or self.settling or self.openings.clients:
+                await trio.sleep(0.005)
+        for call in list(self.running.values()):
+            call.interrupt(
+                PoolClosed("the pool was closed while the server worked; it may take effect", delivery=IN_DOUBT)
+            )
+        left = self.settling + len(self.running)
+        for client in list(self.openings.clients.values()):
+            client.kill()
+            self.openings.counts.abandoned += 1
+        nursery, self._nursery = self._nursery, None
+        if nursery is not None:
+            nursery.cancel_scope.cancel()
+            if self._tasks:
+                await self._tasks_gone.wait()
+        counts = self.openings.counts
+        return CloseReport(
+            closed=counts.closed, killed=counts.killed, abandoned=counts.abandoned, calls_left=left
+        )
+
+
+def _covers(pattern: Identity, projection: Identity) -> bool:
+    named = [
+        (getattr(pattern, field), getattr(projection, field))
+        for field in ("tenant", "principal", "conversation_id")
+        if getattr(pattern, field) is not None
+    ]
+    return bool(named) and all(wanted == there for wanted, there in named)
+
+
+@contextlib.asynccontextmanager
+async def open_pool(
+    servers: Iterable[Server],
+    *,
+    plan: PlanFunction | None = None,
+    share: ShareFunction | None = None,
+    credentials: CredentialProvider | None = None,
+    signer: Signer | None = None,
+    secret: bytes | None = None,
+    on_use: Callable[[Use], object] | None = None,
+    client_name: str = "afpool",
+    client_version: str | None = None,
+    seams: Seams | None = None,
+    **limits: Any,
+) -> AsyncIterator[Pool]:
+    """Open a pool for the time of the block.
+
+    Args:
+        servers: What the app says about each server.
+        plan: `plan(server, projection)` gives the `Plan` for an identity; sync or async. Asked at each
+            opening and at each list that goes to the wire.
+        share: `share(server, projection)` gives an authorization name or `None`; synchronous. Those who
+            have the name see the same tools, by the app's promise.
+        credentials: Vends what plans require.
+        signer: Adds headers to each HTTP request, last of all.
+        secret: Key of the digests that stand for keys and contexts; made up for the process when absent.
+        on_use: Called with the `Use` of every ended call.
+        client_name: Told to servers.
+        client_version: Told to servers.
+        seams: Clock, random, ids, network, threads.
+        limits: Fields of `Limits`.
+
+    Leaving refuses new calls, lets sent ones settle and closes clients, within `close_timeout`, also when
+    the block is cancelled. An exception of the block leaves as itself, never in a group.
+    """
+    pool = Pool(
+        servers,
+        plan=plan,
+        share=share,
+        credentials=credentials,
+        signer=signer,
+        secret=secret,
+        on_use=on_use,
+        client_name=client_name,
+        client_version=client_version or _version(),
+        seams=Seams() if seams is None else seams,
+        limits=Limits(**limits),
+    )
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        pool.start(nursery)
+        try:
+            yield pool
+        except BaseException as error:  # noqa: BLE001 -- raised again below, outside of the nursery
+            failure = error
+        await pool.aclose()
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            failure = None
+
+
+async def run_pool(
+    servers: Iterable[Server],
+    options: Mapping[str, Any] | None = None,
+    *,
+    task_status: trio.TaskStatus[Pool] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Keep a pool open in a task, for callers that cannot nest: `pool = await nursery.start(run_pool, servers)`.
+
+    Args:
+        servers: As `open_pool`.
+        options: The other arguments of `open_pool`.
+        task_status: Given the pool.
+
+    Runs until cancelled or until `Pool.aclose` was called.
+    """
+    async with open_pool(servers, **(options or {})) as pool:
+        task_status.started(pool)
+        await pool.closed.wait()
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("afpool")
+    except metadata.PackageNotFoundError:
+        return "0"

@@ -1,0 +1,58 @@
+"""What the pool files: one `Use` per call in a bounded ring, and numbered events."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+if TYPE_CHECKING:
+    from .._base.use import Use
+
+logger = logging.getLogger("afpool")
+
+EVENTS_KEPT: Final = 1024
+
+
+@attrs.frozen
+class Event:
+    """Something that happened to a key, a client or a list; numbered, so that a refusal can name it."""
+
+    number: int
+    at: float
+    kind: str
+    key: str
+    facts: dict[str, object]
+
+
+@final
+class Records:
+    """Rings of uses and events. Filing never delays and never fails a call."""
+
+    __slots__ = ("_number", "_on_use", "events", "failures", "uses")
+
+    def __init__(self, kept: int, on_use: Callable[[Use], object] | None) -> None:
+        self.uses: deque[Use] = deque(maxlen=kept)
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._number = 0
+        self._on_use = on_use
+        self.failures = 0
+
+    def file(self, use: Use) -> None:
+        """File the facts of an ended call."""
+        self.uses.append(use)
+        if self._on_use is not None:
+            try:
+                self._on_use(use)
+            except Exception:  # noqa: BLE001 -- the app's callback must not fail a call; counted and logged
+                self.failures += 1
+                logger.exception("on_use raised")
+
+    def event(self, at: float, kind: str, key: str, facts: dict[str, object]) -> int:
+        """File an event and return its number."""
+        self._number += 1
+        self.events.append(Event(self._number, at, kind, key, facts))
+        return self._number

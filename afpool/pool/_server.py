@@ -1,0 +1,119 @@
+"""What the app says about one server, and the limits of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from .._base.identity import FIELDS, Identity, check_keyed_on
+from ..client import Plan
+
+PlanFunction: TypeAlias = Callable[[str, Identity], "Plan | Awaitable[Plan]"]
+ShareFunction: TypeAlias = Callable[[str, Identity], "str | None"]
+
+
+def _pointers(value: Any) -> tuple[str, ...]:
+    pointers = tuple(value)
+    for pointer in pointers:
+        if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
+            raise ValueError(f"compare_without takes JSON pointers such as '/_meta', not {pointer!r}")
+    return pointers
+
+
+@attrs.frozen(kw_only=True)
+class Server:
+    """One MCP server, or one family of them reached by a plan.
+
+    Attributes:
+        name: Unique in the pool; a model sees it where tool names collide.
+        plan: A fixed plan for everybody. Without one the pool's `plan` function is asked.
+        keyed_on: Identity fields that a connection belongs to. `()` is a server for everybody.
+        on_list_change: `refuse` ends every binding of a list that changed; `recheck` only those whose own
+            definition did.
+        pins: Tool name to definition digest; a tool listed with another digest is refused `not-approved`.
+        compare_without: JSON pointers left out when definitions are compared, for request-scoped values.
+    """
+
+    name: str = attrs.field(validator=attrs.validators.instance_of(str))
+    plan: Plan | None = None
+    keyed_on: tuple[str, ...] = attrs.field(default=FIELDS, converter=check_keyed_on)
+    on_list_change: Literal["refuse", "recheck"] = attrs.field(
+        default="refuse", validator=attrs.validators.in_(("refuse", "recheck"))
+    )
+    pins: Mapping[str, str] = attrs.field(factory=dict)
+    compare_without: tuple[str, ...] = attrs.field(default=(), converter=_pointers)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a server needs a name")
+        if self.plan is not None:
+            self.check_plan(self.plan)
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a plan whose credential belongs to a user on a server that is not keyed on users.
+
+        Raises:
+            ValueError: One user's credential would serve others on the same connection.
+        """
+        if plan.credential is not None and plan.credential.mode == "user" and "principal" not in self.keyed_on:
+            raise ValueError(
+                f"server {self.name!r} has a credential per user and must be keyed on 'principal', "
+                f"not on {self.keyed_on!r}"
+            )
+
+
+def _positive(_: object, field: attrs.Attribute[Any], value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{field.name} must be positive, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What a pool may hold and how long it waits. Seconds are floats, sizes bytes.
+
+    Attributes:
+        max_operations: Calls at once per key.
+        max_waiting: Waiters per key, then `overloaded`.
+        max_waiting_total: Waiters in all.
+        max_in_flight: Calls at once per server and in all.
+        max_clients: Clients open at once; idle ones are evicted, least recently used first.
+        max_connecting: Openings at once per endpoint.
+        deadline: Of a call, over queue, plan, credential, connect, write and answer.
+        open_timeout: Of an opening.
+        idle_timeout: A client is closed this long after its last place was given back.
+        close_timeout: Of leaving, and of closing one client.
+        settle_timeout: How long an answer that nobody waits for is waited for.
+        cancel_grace: On a shared stream: how long a cancelled call's place stays taken.
+        ping_timeout: How long a suspect client may be silent.
+        min_list_ttl: A list is believed at least this long, whatever time to live the server sends.
+        list_ttl: A list without a time to live of its own is believed this long.
+        max_message: The largest answer that is read.
+        max_pages: Pages of one list.
+        keepalive_expiry: A kept connection idle longer than this is not used.
+        backoff: First delay after a failed opening, doubling up to `backoff_max`.
+        records: Uses kept in the ring.
+    """
+
+    max_operations: int = attrs.field(default=16, validator=_positive)
+    max_waiting: int = attrs.field(default=256, validator=_positive)
+    max_waiting_total: int = attrs.field(default=4096, validator=_positive)
+    max_in_flight: int = attrs.field(default=256, validator=_positive)
+    max_clients: int = attrs.field(default=1000, validator=_positive)
+    max_connecting: int = attrs.field(default=8, validator=_positive)
+    deadline: float = attrs.field(default=60.0, validator=_positive)
+    open_timeout: float = attrs.field(default=30.0, validator=_positive)
+    idle_timeout: float = attrs.field(default=300.0, validator=_positive)
+    close_timeout: float = attrs.field(default=5.0, validator=_positive)
+    settle_timeout: float = attrs.field(default=30.0, validator=_positive)
+    cancel_grace: float = attrs.field(default=5.0, validator=_positive)
+    ping_timeout: float = attrs.field(default=5.0, validator=_positive)
+    min_list_ttl: float = attrs.field(default=60.0, validator=_positive)
+    list_ttl: float = attrs.field(default=300.0, validator=_positive)
+    max_message: int = attrs.field(default=16 * 1024 * 1024, validator=_positive)
+    max_pages: int = attrs.field(default=100, validator=_positive)
+    keepalive_expiry: float = attrs.field(default=4.0, validator=_positive)
+    backoff: float = attrs.field(default=0.5, validator=_positive)
+    backoff_max: float = attrs.field(default=30.0, validator=_positive)
+    records: int = attrs.field(default=4096, validator=_positive)

@@ -1,0 +1,95 @@
+"""What becomes of a place when its call has ended: given back at once, or handed to a settle task.
+
+A place has one owner at a time: the call, then (only if bytes left and the answer is still out) the settle
+task. Settled is the first of: the answer; the end of the request's own stream or connection; on a shared
+stream the cancel notice written and `cancel_grace` past; where closing the response stream is the cancel,
+that; `settle_timeout`. The last is an abandonment: counted, and its id remembered so that a late answer is
+dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from . import _messages as m
+
+if TYPE_CHECKING:
+    from ..client import Client, Trip
+    from ._actor import KeyActor
+    from ._call import Call
+
+
+def give_back(call: Call, *, answered: bool) -> None:
+    """Give everything back that the call holds. Synchronous; safe when it holds nothing."""
+    actor = call.actor
+    if call.entered:
+        call.entered = False
+        actor.pool.admission.leave(actor.server.name)
+    if call.ticket_out:
+        call.ticket_out = False
+        _settled(actor, call.ticket, held=call.held, answered=answered)
+
+
+def hand_over(call: Call, trip: Trip, *, answered: bool) -> None:
+    """Hand place and exchange to a settle task of the runtime. Synchronous."""
+    actor = call.actor
+    pool = actor.pool
+    client = call.client
+    assert client is not None
+    timed_out = call.interrupted is not None
+    if not pool.can_spawn:
+        trip.close()
+        give_back(call, answered=answered)
+        return
+    if client.cancel_by_closing:
+        # 2026-07-28 over HTTP: closing the response stream is the cancel, and nothing else is to come.
+        trip.close()
+        if timed_out:
+            actor.tell(m.Abandon(call.ticket, final=False))
+        give_back(call, answered=answered)
+        return
+    call.ticket_out = False
+    entered, call.entered = call.entered, False
+    if timed_out:
+        actor.tell(m.Abandon(call.ticket, final=False))
+    pool.settling += 1
+    pool.spawn(_settle, actor, client, trip, call.ticket, entered)
+
+
+async def _settle(actor: KeyActor, client: Client, trip: Trip, ticket: int, entered: bool) -> None:
+    pool = actor.pool
+    limits = pool.limits
+    answered = over = False
+    try:
+        with trio.move_on_after(limits.settle_timeout):
+            client.cancel(trip)
+            if client.shared_stream:
+                with trio.move_on_after(limits.cancel_grace):
+                    await trip.finish()
+                over = True
+            else:
+                await trip.finish()
+        answered = trip.answered
+        over = over or trip.over
+    finally:
+        trip.close()
+        pool.settling -= 1
+        if entered:
+            pool.admission.leave(actor.server.name)
+        if over or pool.closing:
+            _settled(actor, ticket, held=True, answered=answered)
+        else:
+            pool.abandoned += 1
+            actor.last_used = pool.seams.now()
+            actor.tell(m.Abandon(ticket, final=True))
+
+
+def _settled(actor: KeyActor, ticket: int, *, held: bool, answered: bool) -> None:
+    pool = actor.pool
+    if held:
+        actor.last_used = pool.seams.now()
+    actor.tell(m.Settle(ticket, held, answered))
+    if pool.wants_idle and actor.machine.idle:
+        pool.offer_idle(actor)

@@ -1,0 +1,77 @@
+"""Lines of a byte stream (stdio): one message each, as they come.
+
+Any split into chunks gives the same lines, in linear work: a line that is not finished waits in a
+buffer that is only appended to and never searched again.
+A line over the cap costs itself and not the stream: it is skipped to its end and reported once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+HEAD_BYTES: Final = 256
+
+
+class LineTooLong(NamedTuple):
+    """Stands in the place of a line that was longer than `limit` bytes; `head` is how it began."""
+
+    limit: int
+    head: bytes = b""
+
+
+class LineSplitter:
+    """Bytes in, lines out, without their line ends.
+
+    Empty lines are dropped: they carry nothing.
+
+    Args:
+        max_line_bytes: Cap on one line, in bytes before its newline.
+    """
+
+    __slots__ = ("_skipping", "_tail", "max_line_bytes")
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self.max_line_bytes = max_line_bytes
+        self._tail = bytearray()  # a line without its end
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> list[bytes | LineTooLong]:
+        """Take a chunk and return the lines that it completed."""
+        found: list[bytes | LineTooLong] = []
+        limit = self.max_line_bytes
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        for piece in lines:
+            if self._skipping:
+                self._skipping = False
+                continue
+            line = piece
+            if len(self._tail) + len(piece) > limit:
+                found.append(LineTooLong(limit, bytes(self._tail[:HEAD_BYTES]) + piece[:HEAD_BYTES]))
+                self._tail = bytearray()
+                continue
+            if self._tail:
+                self._tail += piece
+                line = bytes(self._tail)
+                self._tail = bytearray()
+            if line.endswith(b"\r"):
+                line = line[:-1]
+            if line:
+                found.append(line)
+        if rest and not self._skipping:
+            if len(self._tail) + len(rest) > limit:
+                found.append(LineTooLong(limit, bytes(self._tail[:HEAD_BYTES]) + rest[:HEAD_BYTES]))
+                self._tail = bytearray()
+                self._skipping = True
+            else:
+                self._tail += rest
+        return found
+
+    def at_eof(self) -> list[bytes | LineTooLong]:
+        """Return what stood after the last newline, as the stream has ended: one line or none."""
+        line = bytes(self._tail)
+        self._tail = bytearray()
+        self._skipping = False
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        return [line] if line else []

@@ -1,0 +1,52 @@
+"""A scripted MCP server to test agents with: over loopback HTTP, over stdio, in-process or on its own.
+
+```python
+from afpool.testing import Drop, FakeServer, FakeTool
+
+async with FakeServer.http(era="both", tools=[FakeTool("pay")]) as server:
+    server.on("tools/call", Drop(after_execution=True), tool="pay", times=1)
+    ...  # let the agent talk to server.url
+    assert server.executions["pay"] == 1  # it ran, and nobody ran it again
+```
+
+What is claimed about a client is read from the server's own log, never from the client.
+"""
+
+from __future__ import annotations
+
+from ._actions import SAME_ID as SAME_ID
+from ._actions import Action as Action
+from ._actions import Body as Body
+from ._actions import Delay as Delay
+from ._actions import Drop as Drop
+from ._actions import Hang as Hang
+from ._actions import Hold as Hold
+from ._actions import HoldStream as HoldStream
+from ._actions import JsonRpcError as JsonRpcError
+from ._actions import RawBytes as RawBytes
+from ._actions import Result as Result
+from ._actions import Sse as Sse
+from ._actions import Status as Status
+from ._actions import Truncate as Truncate
+from ._exchange import Advertise as Advertise
+from ._ledger import Arrival as Arrival
+from ._ledger import ChildLog as ChildLog
+from ._ledger import Execution as Execution
+from ._rules import Rule as Rule
+from ._script import RuleSpec as RuleSpec
+from ._script import Script as Script
+from ._script import StdioScript as StdioScript
+from ._script import ToolSpec as ToolSpec
+from ._server import FakeServer as FakeServer
+from ._tools import Ask as Ask
+from ._tools import FakeTool as FakeTool
+from ._tools import Notice as Notice
+from ._tools import Progress as Progress
+from ._tools import big_tool as big_tool
+from ._tools import counter_tool as counter_tool
+from ._tools import echo_tool as echo_tool
+from ._tools import fail_tool as fail_tool
+from ._tools import progress_tool as progress_tool
+from ._tools import sleep_tool as sleep_tool
+from ._tools import text_result as text_result
+from ._tools import whoami_tool as whoami_tool

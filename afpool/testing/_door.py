@@ -1,0 +1,73 @@
+"""The listening socket, which can be shut and opened again on the same port."""
+
+from __future__ import annotations
+
+import errno
+
+import trio
+
+_BACKLOG = 1024
+
+
+class Door:
+    """Listens on one address.
+
+    Args:
+        host: A numeric address; a name would need a thread to resolve.
+        port: 0 takes a free one, which is then kept.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._listening: trio.socket.SocketType | None = None
+        self._opened = trio.Event()
+
+    async def open(self) -> None:
+        """Listen; nothing but a checkpoint if it does. Raises OSError if the address is taken."""
+        if self._listening is not None:
+            await trio.lowlevel.checkpoint()
+            return
+        family = trio.socket.AF_INET6 if ":" in self.host else trio.socket.AF_INET
+        sock = trio.socket.socket(family, trio.socket.SOCK_STREAM)
+        try:
+            # Without this, connections of before that linger would keep the port taken.
+            sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
+            await sock.bind((self.host, self.port))
+            sock.listen(_BACKLOG)
+        except BaseException:
+            sock.close()
+            raise
+        self.port = sock.getsockname()[1]
+        self._listening = sock
+        self._opened.set()
+
+    def shut(self) -> None:
+        """Stop listening."""
+        self._opened = trio.Event()
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    async def accept(self) -> trio.socket.SocketType:
+        """The next connection; waits while the door is shut.
+
+        Raises:
+            OSError: This process has no file descriptors left.
+        """
+        while True:
+            await self._opened.wait()
+            listening = self._listening
+            if listening is None:
+                continue
+            try:
+                sock, _ = await listening.accept()
+            except trio.ClosedResourceError:
+                continue
+            except OSError as error:
+                if error.errno in {errno.EMFILE, errno.ENFILE}:
+                    raise
+                # The client was gone before it was accepted, or the door was shut in this moment.
+                await trio.lowlevel.checkpoint()
+                continue
+            return sock

@@ -1,0 +1,397 @@
+"""One TCP connection of the HTTP front: h11 over a trio stream.
+
+Rules and invariants:
+
+* Two tasks per connection: the reader takes bytes at all times, so that the end of the connection is seen
+  while a request waits; the other handles one request after the other.
+* A request is filed when it has been read in full, and then belongs to the rules; the checks and the answer
+  of a real server come after them.
+* An answer is one write. Only event streams that stay open, and `Sse(split=...)`, write more often.
+* When the client is gone, nothing is written any more; what still runs follows the rules of `_exchange`.
+* Nothing here waits for real time.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import h11
+import trio
+
+from ._actions import (
+    Answering,
+    Drop,
+    Hang,
+    HoldStream,
+    RawBytes,
+    Sse,
+    Truncate,
+)
+from ._endpoint import Endpoint
+from ._exchange import Exchange
+from ._replies import (
+    JSON_TYPE,
+    SSE_TYPE,
+    EventStream,
+    Reply,
+    empty_reply,
+    event,
+    json_reply,
+    scripted_reply,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._envelope import (
+        Message,
+    )
+    from ._ledger import Arrival
+    from ._server import FakeServer
+
+_READ = 65536
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class _GoneError(Exception):
+    """The client has closed, or we have: there is nobody to write to."""
+
+
+class HttpExchange(Exchange):
+    """An exchange whose early messages open an event stream as its answer."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: HttpConnection, arrival: Arrival) -> None:
+        engine = connection.server.engine
+        session_id = arrival.session_id
+        session = engine.sessions.get(session_id) if session_id and arrival.method != "initialize" else None
+        super().__init__(arrival, engine.era_of(arrival, None), session, session_id)
+        self._connection = connection
+
+    async def emit(self, message: Message) -> None:
+        # Half an event on the stream would spoil the answer that may follow it.
+        with trio.CancelScope(shield=True):
+            await self._connection.emit(message)
+
+
+class HttpConnection:
+    """One connection, from accept to close."""
+
+    def __init__(self, server: FakeServer, sock: trio.socket.SocketType, number: int) -> None:
+        self.server = server
+        self.number = number
+        self.gone = False
+        self.idle = True
+        self._sock = sock
+        plain = trio.SocketStream(sock)
+        self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = plain
+        if server.ssl_context is not None:
+            self._stream = trio.SSLStream(plain, server.ssl_context, server_side=True, https_compatible=True)
+        self._http = h11.Connection(h11.SERVER)
+        self._inbox: list[bytes | bytearray] = []
+        self._more = trio.Event()
+        self._scope = trio.CancelScope()
+        self._exchange: HttpExchange | None = None
+        self._streaming = False
+        self._requests = 0
+        self._endpoint = Endpoint(server)
+
+    # Life
+
+    async def run(self) -> None:
+        """Serve until either side closes. Raises nothing but what is wrong with the fake itself."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._scope = nursery.cancel_scope
+                nursery.start_soon(self._read)
+                with suppress(_GoneError, trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._serve()
+                    if not self.gone:
+                        await self._stream.aclose()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.close()
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the socket now; `reset` makes the client see a reset instead of an end."""
+        if reset and self._sock.fileno() >= 0:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._sock.close()
+        self._lost()
+
+    def kill(self) -> None:
+        """Close the socket and end whatever still runs for this connection."""
+        self.close()
+        self._scope.cancel()
+
+    def _lost(self) -> None:
+        if self.gone:
+            return
+        self.gone = True
+        self._more.set()
+        self.server.connection_lost(self)
+        if self._exchange is not None:
+            self._withdraw(self._exchange)
+
+    def _withdraw(self, exchange: HttpExchange) -> None:
+        if exchange.answered:
+            return
+        if exchange.era == "stateless" and exchange.arrival.method == "tools/call":
+            self.server.ledger.cancel(exchange.arrival.id)
+        if exchange.ends_with_connection or (exchange.era == "stateless" and exchange.cancellable):
+            exchange.scope.cancel()
+
+    async def _read(self) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await self._stream.receive_some(_READ):
+                self._inbox.append(data)
+                self._more.set()
+        self._lost()
+
+    async def _write(self, data: bytes) -> None:
+        if self.gone:
+            raise _GoneError
+        await self._stream.send_all(data)
+
+    # Requests
+
+    async def _serve(self) -> None:
+        while (request := await self._next_request()) is not None:
+            self.idle = False
+            body = await self._read_body()
+            if body is None or not await self._handle(request, body):
+                return
+            self._http.start_next_cycle()
+            self._streaming = False
+            self.idle = True
+
+    async def _next_event(self) -> Any:
+        while True:
+            try:
+                found = self._http.next_event()
+            except h11.RemoteProtocolError:
+                self.server.ledger.arrive(None, b"", connection=self.number, http_method="?")
+                await self._write(_BAD_REQUEST)
+                return None
+            if found is not h11.NEED_DATA:
+                return found
+            if not self._inbox:
+                if self.gone:
+                    return None
+                if self._http.they_are_waiting_for_100_continue:
+                    await self._write(self._send(h11.InformationalResponse(status_code=100, headers=[])))
+                self._more = trio.Event()
+                await self._more.wait()
+            for data in self._inbox:
+                self._http.receive_data(bytes(data))
+            self._inbox.clear()
+
+    async def _next_request(self) -> h11.Request | None:
+        found = await self._next_event()
+        return found if isinstance(found, h11.Request) else None
+
+    async def _read_body(self) -> bytes | None:
+        pieces: list[bytes] = []
+        while True:
+            found = await self._next_event()
+            if isinstance(found, h11.Data):
+                pieces.append(bytes(found.data))
+            elif isinstance(found, h11.EndOfMessage):
+                return b"".join(pieces)
+            else:
+                return None
+
+    async def _handle(self, request: h11.Request, body: bytes) -> bool:
+        """Answer one request; says whether the connection can take another."""
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in request.headers:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        verb, target = request.method.decode("ascii"), request.target.decode("latin-1")
+        self._requests += 1
+        route = self.server.routes.get(target.partition("?")[0])
+        if route is not None:
+            return await self._send_reply(await route(self, verb, headers, body))
+        message: Any = None
+        if verb == "POST":
+            with suppress(ValueError):
+                message = json.loads(body)
+        arrival = self.server.ledger.arrive(
+            message, body, connection=self.number, http_method=verb, target=target, headers=headers
+        )
+        exchange = HttpExchange(self, arrival)
+        engine = self.server.engine
+        is_request = arrival.kind == "request"
+        self._exchange = exchange
+        if is_request:
+            engine.begin(exchange)
+        if self.gone:
+            self._withdraw(exchange)
+        try:
+            with exchange.scope:
+                action = await engine.rules.decide(arrival)
+                if action is not None:
+                    return await self._scripted(exchange, action, message)
+                return await self._answer(exchange, await self._endpoint.answer(exchange, message))
+            if self.gone:
+                return False
+            # A notice has cancelled it: the HTTP exchange still has to end somehow.
+            answer = engine.cancelled_answer(exchange)
+            return await self._answer(
+                exchange, empty_reply(204) if answer is None else json_reply(answer.message, answer.status)
+            )
+        finally:
+            self._exchange = None
+            if is_request:
+                engine.end(exchange)
+
+    # Answers
+
+    async def _answer(self, exchange: HttpExchange, reply: Reply) -> bool:
+        if reply.stream is not None:
+            return await self._pump(exchange, reply.stream, reply.message)
+        # From here on neither a notice nor the end of the connection is a cancellation.
+        exchange.answered = True
+        exchange.cancellable = False
+        return await self._send_reply(reply, may_stream=exchange.arrival.kind == "request")
+
+    async def _send_reply(self, reply: Reply, *, may_stream: bool = False) -> bool:
+        wants_stream = may_stream and self.server.answer == "sse" and reply.status == 200
+        if reply.message is not None and (self._streaming or wants_stream):
+            head = b"" if self._streaming else self._head_of_stream(reply.headers)
+            data = self._send(h11.Data(data=event(reply.message)))
+            await self._write(head + data + self._send(h11.EndOfMessage()))
+            return self._reusable()
+        if self._streaming:
+            await self._write(self._send(h11.EndOfMessage()))
+            return self._reusable()
+        headers = dict(reply.headers)
+        if reply.content_type is not None and not any(name.lower() == "content-type" for name in headers):
+            headers["content-type"] = reply.content_type
+        if self.server.answer != "json-chunked" or not reply.body:
+            headers["content-length"] = str(len(reply.body))
+        data = self._head(reply.status, headers)
+        if reply.body:
+            data += self._send(h11.Data(data=reply.body))
+        await self._write(data + self._send(h11.EndOfMessage()))
+        return self._reusable()
+
+    async def emit(self, message: Message) -> None:
+        """Send a message ahead of the answer: the answer becomes an event stream."""
+        if self.gone:
+            return
+        head = b"" if self._streaming else self._head_of_stream({})
+        with suppress(_GoneError, trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._write(head + self._send(h11.Data(data=event(message))))
+
+    async def _pump(self, exchange: HttpExchange, stream: EventStream, first: Message | None) -> bool:
+        """Keep an event stream open until either side ends it."""
+        engine = self.server.engine
+        exchange.ends_with_connection = True
+        data = self._head_of_stream({})
+        if first is not None:
+            data += self._send(h11.Data(data=event(first)))
+        engine.streams.add(stream.listener)
+        try:
+            await self._write(data)
+            while True:
+                message, last = await stream.queue.receive()
+                data = b"" if message is None else self._send(h11.Data(data=event(message)))
+                if last:
+                    data += self._send(h11.EndOfMessage())
+                await self._write(data)
+                if last:
+                    return self._reusable()
+        finally:
+            engine.streams.remove(stream.listener)
+
+    async def _until_gone(self, exchange: HttpExchange) -> bool:
+        exchange.cancellable = False
+        exchange.ends_with_connection = True
+        if not self.gone:
+            await trio.sleep_forever()
+        return False
+
+    # Scripted answers
+
+    async def _scripted(self, exchange: HttpExchange, action: Answering, message: Any) -> bool:
+        reply: Reply | None = None
+        if action.after_execution or isinstance(action, (Truncate, Sse)):
+            reply = await self._endpoint.answer(exchange, message)
+        if isinstance(action, Drop):
+            exchange.answered = True
+            self.close(reset=action.reset)
+            return False
+        if isinstance(action, Hang):
+            return await self._until_gone(exchange)
+        if isinstance(action, RawBytes):
+            await self._write(action.data)
+            return False if action.close else await self._until_gone(exchange)
+        if isinstance(action, HoldStream):
+            head = b"" if self._streaming else self._head_of_stream({})
+            frames = b"".join(self._send(h11.Data(data=event(dict(each)))) for each in action.first)
+            await self._write(head + frames)
+            return await self._until_gone(exchange)
+        if isinstance(action, Truncate):
+            assert reply is not None
+            return await self._truncate(exchange, action, reply)
+        if isinstance(action, Sse):
+            assert reply is not None
+            return await self._unusual_stream(exchange, action, reply)
+        return await self._answer(exchange, scripted_reply(action, exchange.arrival.id))
+
+    async def _truncate(self, exchange: HttpExchange, action: Truncate, reply: Reply) -> bool:
+        exchange.answered = True
+        streamed = self._streaming or (self.server.answer == "sse" and reply.message is not None)
+        whole = event(reply.message) if streamed and reply.message is not None else reply.body
+        part = whole[: len(whole) // 2 if action.at is None else action.at]
+        if self._streaming:
+            head = b""
+        elif streamed:
+            head = self._head_of_stream(reply.headers)
+        else:
+            headers = {**reply.headers, "content-length": str(len(whole))}
+            headers.setdefault("content-type", reply.content_type or JSON_TYPE)
+            head = self._head(reply.status, headers)
+        await self._write(head + (self._send(h11.Data(data=part)) if part else b""))
+        return False
+
+    async def _unusual_stream(self, exchange: HttpExchange, action: Sse, reply: Reply) -> bool:
+        if reply.message is None or reply.stream is not None:
+            return await self._answer(exchange, reply)
+        exchange.answered = True
+        text = event(reply.message, newline=action.newline, event_id=action.event_id)
+        data = action.before + text + action.after
+        if not self._streaming:
+            await self._write(self._head_of_stream(reply.headers))
+        size = action.split or len(data)
+        for start in range(0, len(data), size):
+            await self._write(self._send(h11.Data(data=data[start : start + size])))
+        if action.close:
+            return False
+        await self._write(self._send(h11.EndOfMessage()))
+        return self._reusable()
+
+    # Bytes
+
+    def _send(self, item: h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage) -> bytes:
+        return self._http.send(item) or b""
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
+        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        limit = self.server.keep_alive_max_requests
+        if limit is not None and self._requests >= limit:
+            pairs.append((b"connection", b"close"))
+        return self._send(h11.Response(status_code=status, headers=pairs))
+
+    def _head_of_stream(self, headers: Mapping[str, str]) -> bytes:
+        self._streaming = True
+        return self._head(200, {**headers, "content-type": SSE_TYPE, "cache-control": "no-cache"})
+
+    def _reusable(self) -> bool:
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE

@@ -1,0 +1,401 @@
+"""`FakeServer`: an MCP server over real loopback HTTP whose every misbehaviour is scripted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import trio
+
+from ._door import Door
+from ._engine import Engine, Eras
+from ._http import HttpConnection
+from ._ledger import Arrival, ChildLog, Execution, read_log_file
+from ._replies import Reply
+from ._rules import Rule
+from ._service import Service
+
+if TYPE_CHECKING:
+    import ssl
+    from collections import Counter
+
+    from ._actions import Action
+    from ._envelope import Dialect, Message, RpcId
+    from ._exchange import Advertise, LostSpelling
+    from ._tools import FakeTool
+
+AnswerMode: TypeAlias = Literal["json", "sse", "json-chunked"]
+Route: TypeAlias = Callable[[HttpConnection, str, Mapping[str, str], bytes], Awaitable[Reply]]
+
+
+class FakeServer(Service):
+    """A scripted MCP server over HTTP, for tests of agents and of the pool.
+
+    Build one with `FakeServer.http(...)` and enter it (`async with`), or run it in a nursery of your own:
+    `await nursery.start(server.run)`. It runs once. Time is trio's clock throughout, so a test under
+    `trio.testing.MockClock` waits for nothing.
+
+    Everything may be changed while it runs; a change counts from the next request on.
+
+    Attributes:
+        log: Every `Arrival`, in order, whatever became of it.
+        executed: Every `Execution` of a tool, in order: what really ran.
+        executions: How often each tool ran.
+        cancelled: The ids of calls that the client gave up: by `notifications/cancelled`, or (stateless
+            era) by closing the response before it was answered.
+        client_answers: The client's answers to our requests, in order.
+        violations: Faults of the client that real servers tolerate, in words.
+        advertise: What the server says about itself and its lists.
+        answer: `json`, `sse`, or `json-chunked` (no content length).
+        strict: Refuse a POST without the content type (415) or the two media types to accept (406).
+        get_stream: Whether the handshake era's GET stream exists; 405 if not.
+        keep_alive_max_requests: Close each connection, saying so, after that many requests.
+        ssl_context: For TLS; counts for new connections.
+        path: Where it serves; other targets are answered 404.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        answer: AnswerMode = "json",
+        path: str = "/mcp",
+        strict: bool = True,
+    ) -> None:
+        super().__init__()
+        self.engine = engine
+        self.ledger = engine.ledger
+        self.log: list[Arrival] = engine.ledger.arrivals
+        self.executed: list[Execution] = engine.ledger.executed
+        self.executions: Counter[str] = engine.ledger.executions
+        self.cancelled: list[RpcId] = engine.ledger.cancelled
+        self.client_answers: list[Message] = engine.ledger.client_answers
+        self.violations: list[str] = engine.ledger.violations
+        self.advertise: Advertise = engine.advertise
+        self.path = path
+        self.ssl_context = ssl_context
+        self.answer: AnswerMode = answer
+        self.strict = strict
+        self.get_stream = True
+        self.keep_alive_max_requests: int | None = None
+        self.routes: dict[str, Route] = {}
+        self._door = Door(host, port)
+        self._started = False
+        self._open: set[HttpConnection] = set()
+        self._alive: set[HttpConnection] = set()
+        self._connections_total = 0
+        self._connections_peak = 0
+
+    @classmethod
+    def http(
+        cls,
+        *,
+        era: Eras = "handshake",
+        tools: Sequence[FakeTool] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        answer: AnswerMode = "json",
+        sessions: bool = True,
+        dialect: Dialect = "python",
+        path: str = "/mcp",
+        strict: bool = True,
+        advertise: Advertise | None = None,
+    ) -> Self:
+        """Make a server; it listens once it runs.
+
+        Args:
+            era: `handshake`, `stateless` (2026-07-28) or `both`.
+            tools: The tools; one `echo_tool()` by default.
+            host: A numeric address to listen on.
+            port: A fixed port, or 0 for a free one.
+            ssl_context: Serve TLS.
+            answer: How a request is answered; a call that reports progress is always answered as a stream.
+            sessions: Whether the handshake era has session ids; without them there is no GET stream either.
+            dialect: Whose way of refusing to imitate, of the Python or the TypeScript SDK.
+            path: Where to serve.
+            strict: See the attribute.
+            advertise: See `Advertise`.
+        """
+        engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise)
+        return cls(
+            engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict
+        )
+
+    @staticmethod
+    def stdio_command(
+        script: Mapping[str, Any] | None = None,
+        *,
+        era: Eras = "handshake",
+        log: str | Path | None = None,
+    ) -> list[str]:
+        """The command line of a scripted child that speaks MCP over stdio.
+
+        It names the program by its path, so that it runs in any directory and environment.
+
+        Args:
+            script: See `afpool.testing.Script`; plain JSON, no secrets: other users of the machine can
+                read a command line. A long one is better put in a file: `{"file": PATH}`.
+            era: As in `http`; a member `era` of the script goes first.
+            log: File to which the child appends what it saw; read it with `read_log`.
+        """
+        command = [sys.executable, str(Path(__file__).with_name("__main__.py")), "stdio"]
+        if script is not None and set(script) == {"file"}:
+            command += ["--era", era, "--script", f"@{script['file']}"]
+        else:
+            command += ["--script", json.dumps({"era": era, **(script or {})})]
+        if log is not None:
+            command += ["--log", str(log)]
+        return command
+
+    @staticmethod
+    def read_log(path: str | Path) -> list[Arrival]:
+        """The arrivals in a child's log so far; none if it has not begun. Reads the file, blocking."""
+        return read_log_file(path).arrivals
+
+    @staticmethod
+    def read_child_log(path: str | Path) -> ChildLog:
+        """All that a child has written down so far. Reads the file, blocking."""
+        return read_log_file(path)
+
+    # Running
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; reports started when it listens.
+
+        Raises:
+            RuntimeError: It has run before.
+            OSError: The address cannot be listened on.
+        """
+        if self._started:
+            raise RuntimeError("a FakeServer runs once; make a new one")
+        self._started = True
+        await self.accept_connections()
+        try:
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                await self._accept(nursery)
+        finally:
+            self.refuse_connections()
+
+    async def _accept(self, nursery: trio.Nursery) -> None:
+        while True:
+            sock = await self._door.accept()
+            self._connections_total += 1
+            connection = HttpConnection(self, sock, self._connections_total)
+            self._open.add(connection)
+            self._alive.add(connection)
+            self._connections_peak = max(self._connections_peak, len(self._open))
+            nursery.start_soon(self._serve, connection)
+            self.ledger.wake()
+
+    async def _serve(self, connection: HttpConnection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._alive.discard(connection)
+            self.ledger.wake()
+
+    def connection_lost(self, connection: HttpConnection) -> None:
+        """For the connection itself: either side has closed it."""
+        self._open.discard(connection)
+        self.ledger.wake()
+
+    # Where it is
+
+    @property
+    def port(self) -> int:
+        """The port; raises RuntimeError before it is known."""
+        if self._door.port == 0:
+            raise RuntimeError("the server does not listen yet")
+        return self._door.port
+
+    @property
+    def url(self) -> str:
+        """The endpoint's address."""
+        host = f"[{self._door.host}]" if ":" in self._door.host else self._door.host
+        scheme = "http" if self.ssl_context is None else "https"
+        return f"{scheme}://{host}:{self.port}{self.path}"
+
+    # What it saw
+
+    @property
+    def connections(self) -> int:
+        """How many TCP connections are open now."""
+        return len(self._open)
+
+    @property
+    def connections_total(self) -> int:
+        """How many TCP connections there have been."""
+        return self._connections_total
+
+    @property
+    def connections_peak(self) -> int:
+        """How many TCP connections were open at once, at most."""
+        return self._connections_peak
+
+    @property
+    def sessions(self) -> list[str]:
+        """The ids of the living handshake sessions, oldest first."""
+        return list(self.engine.sessions)
+
+    @property
+    def streams(self) -> int:
+        """How many notification streams (GET, `subscriptions/listen`) are open now."""
+        return len(self.engine.streams.open)
+
+    def arrivals(self, method: str | None = None, tool: str | None = None) -> list[Arrival]:
+        """The arrivals of one name (JSON-RPC method, `GET`, `DELETE`, `response`) and tool; None is all."""
+        return self.ledger.find(method, tool)
+
+    def count(self, method: str) -> int:
+        """How many arrivals of that name there were."""
+        return self.ledger.count(method)
+
+    def execution_count(self, tool: str, arguments: Mapping[str, Any] | None = None) -> int:
+        """How often a tool ran, with exactly these arguments if they are given."""
+        if arguments is None:
+            return self.executions[tool]
+        wanted = dict(arguments)
+        return sum(run.tool == tool and dict(run.arguments) == wanted for run in self.executed)
+
+    def clear_log(self) -> None:
+        """Empty the log and all counts."""
+        self.ledger.clear()
+
+    async def wait_for(self, method: str, count: int = 1, *, tool: str | None = None) -> list[Arrival]:
+        """Wait until `count` arrivals of that name are in the log, and return them all. A checkpoint."""
+        await self.ledger.wait_until(lambda: len(self.arrivals(method, tool)) >= count)
+        return self.arrivals(method, tool)
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition`, about this server, holds. A checkpoint.
+
+        It is asked again after each arrival, execution, cancellation, answer to a request of ours, and
+        change of connections, streams or sessions.
+        """
+        await self.ledger.wait_until(condition)
+
+    # The script
+
+    def add(self, rule: Rule) -> Rule:
+        """Append a rule and return it; the first rule that matches an arrival decides."""
+        return self.engine.rules.add(rule)
+
+    def on(
+        self,
+        method: str,
+        action: Action,
+        *,
+        tool: str | None = None,
+        times: int | None = None,
+        when: Callable[[Arrival], bool] | None = None,
+    ) -> Rule:
+        """Append a rule made from its parts; see `Rule`."""
+        return self.add(Rule(method, action, tool, times, when))
+
+    def remove(self, rule: Rule) -> None:
+        """Take a rule out."""
+        self.engine.rules.remove(rule)
+
+    def clear_rules(self) -> None:
+        """Take all rules out."""
+        self.engine.rules.rules.clear()
+
+    def set_tools(self, tools: Sequence[FakeTool], *, notify: bool = True) -> None:
+        """Change the list of tools; `notify` announces it on every open stream."""
+        self.engine.set_tools(tools, notify=notify)
+
+    def set_tools_for(self, choose: Callable[[Arrival], Sequence[FakeTool]] | None) -> None:
+        """Let each arrival have its own list, by its headers or session; None goes back to one list."""
+        self.engine.tools_for = choose
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> int:
+        """Send a notification on every open stream that wants it.
+
+        Returns:
+            The number of streams. They have it queued; their connections write it as the loop goes on.
+        """
+        await trio.lowlevel.checkpoint()
+        return self.engine.streams.broadcast(method, params)
+
+    async def request_client(
+        self, method: str, params: Mapping[str, Any] | None = None, *, session_id: str | None = None
+    ) -> Message:
+        """Send a request to the client on a session's GET stream and wait for its JSON-RPC response.
+
+        Args:
+            method: Such as `ping` or `elicitation/create`.
+            params: Its parameters.
+            session_id: Whose stream; the oldest open one by default.
+
+        Raises:
+            RuntimeError: There is no such stream.
+        """
+        for listener in self.engine.streams.open:
+            session = listener.session
+            if session is not None and session_id in {None, session.id}:
+                deliver = listener.deliver
+                break
+        else:
+            raise RuntimeError("no GET stream is open to send a request on")
+
+        async def send(message: Message) -> None:
+            deliver(message)
+
+        return await self.engine.ask(send, method, params)
+
+    def end_streams(self, *, graceful: bool = True) -> int:
+        """End every notification stream from our side; says how many.
+
+        A graceful end of a `subscriptions/listen` is its result; without one the stream just ends.
+        """
+        return self.engine.end_streams(graceful=graceful)
+
+    def forget_sessions(self, spelling: LostSpelling = "404") -> None:
+        """Forget every session and end its stream.
+
+        Args:
+            spelling: How requests for a lost session are answered from now on: `404` (JSON-RPC error),
+                `404-text`, `400-json` (an error without an id) or `400-text`.
+        """
+        self.engine.forget_sessions(spelling)
+
+    async def restart(self, spelling: LostSpelling = "404", *, spare: HttpConnection | None = None) -> None:
+        """As if the process had died and come back: every connection, run and session ends, the port stays.
+
+        Rules, tools and the log stay. Returns when everything has ended.
+        """
+        ending = self._alive - {spare}
+        for connection in tuple(ending):
+            connection.kill()
+        self.engine.forget_sessions(spelling)
+        await self.ledger.wait_until(lambda: not (ending & self._alive))
+
+    def close_connections(self, *, reset: bool = False) -> int:
+        """Close every open connection now, whatever it is doing; says how many. Sessions stay."""
+        closing = tuple(self._open)
+        for connection in closing:
+            connection.close(reset=reset)
+        return len(closing)
+
+    def close_idle_connections(self) -> int:
+        """Close the connections that carry no request now, before they are used again; says how many."""
+        closing = [connection for connection in self._open if connection.idle]
+        for connection in closing:
+            connection.close()
+        return len(closing)
+
+    def refuse_connections(self) -> None:
+        """Stop listening: new connections are refused, those that are open stay."""
+        self._door.shut()
+
+    async def accept_connections(self) -> None:
+        """Listen again, on the same port. Raises OSError if it has been taken in the meantime."""
+        await self._door.open()

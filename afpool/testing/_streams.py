@@ -1,0 +1,57 @@
+"""The open notification streams of a server: GET streams, `subscriptions/listen`, a child's stdout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._envelope import Message, result_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ._exchange import Listener
+
+
+class Streams:
+    """Every open stream, oldest first. All of it is synchronous: sending means queueing.
+
+    Args:
+        changed: Called after a stream has come or gone.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.open: list[Listener] = []
+        self._changed = changed
+
+    def add(self, listener: Listener) -> None:
+        """A stream has been opened; a session's pending messages go out on it."""
+        self.open.append(listener)
+        session = listener.session
+        if session is not None:
+            session.listener = listener
+            for message in session.pending:
+                listener.deliver(message)
+            session.pending.clear()
+        self._changed()
+
+    def remove(self, listener: Listener) -> None:
+        """A stream has ended."""
+        if listener in self.open:
+            self.open.remove(listener)
+        if listener.session is not None and listener.session.listener is listener:
+            listener.session.listener = None
+        self._changed()
+
+    def broadcast(self, method: str, params: Mapping[str, Any] | None) -> int:
+        """Send a notification on every stream that wants it; says on how many."""
+        return sum(listener.offer(method, params) for listener in tuple(self.open))
+
+    def end(self, *, graceful: bool, result: Message) -> int:
+        """End every notification stream; a graceful end of a listen is its result. Says how many."""
+        ended = tuple(self.open)
+        for listener in ended:
+            final = None
+            if graceful and listener.session is None:
+                final = result_message(listener.subscription_id, result)
+            listener.finish(final)
+        return len(ended)

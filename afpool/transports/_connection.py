@@ -1,0 +1,285 @@
+"""One HTTP/1.1 connection: a wire, what h11 knows of it, and whether it may be used again.
+
+Rules:
+
+* A kept connection is used again only after a look at it without waiting: not idle for longer than was
+  agreed, nothing unread on it, not closed by the server.
+* Bytes behind a finished answer that belong to no request make a connection unusable.
+* A message whose answer was complete before its own end leaves a *tail*. The tail is read when the
+  connection is next looked at, never waited for; one that is longer or older than it should be ends the
+  connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence  # noqa: TC003
+from typing import Final, Protocol
+
+import attrs
+import h11
+
+from afpool.transports._wire import Wire, WireClosed
+
+MAX_HEAD: Final = 64 * 1024
+"""The most bytes that a response's head may have."""
+
+MAX_BEFORE_ANSWER: Final = 4 * MAX_HEAD
+"""The most bytes that are read before the head of the final answer is there."""
+
+MAX_TAIL: Final = 64 * 1024
+"""The most bytes of a tail that are read in order to keep a connection."""
+
+MAX_TAIL_AGE: Final = 1.0
+"""Seconds after which a tail that is still open costs the connection."""
+
+Headers = list[tuple[bytes, bytes]]
+
+_NEED_DATA: Final = h11.NEED_DATA
+_END: Final = h11.EndOfMessage()
+
+
+class BadHttp(Exception):  # noqa: N818  (what the peer speaks)
+    """What the server sent is not the HTTP/1.1 that was asked for. Quotes no byte of it."""
+
+
+class Truncated(Exception):  # noqa: N818  (what became of the answer)
+    """The connection ended in the middle of an answer."""
+
+
+class Sink(Protocol):
+    """Takes an answer as it arrives. What it raises ends the connection and passes to the reader."""
+
+    def head(self, status: int, headers: Headers, /) -> None:
+        """Take the status and the headers, names in lower case."""
+        ...
+
+    def data(self, chunk: bytes, /) -> bool:
+        """Take a piece of the body; true when the answer is complete and its end need not be awaited."""
+        ...
+
+
+@attrs.frozen
+class HttpRequest:
+    """One request. `host` and `content-length` are added by the layer.
+
+    Attributes:
+        method: Such as `POST`.
+        target: Path and query.
+        headers: Name and value pairs, names in lower case.
+        body: The whole body.
+    """
+
+    method: bytes
+    target: bytes
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes = b""
+
+
+class HttpConnection:
+    """A wire with its HTTP state. Used by one exchange at a time.
+
+    Args:
+        wire: Connected; closed with this connection.
+        expiry: Seconds for which an idle connection may be used again, unless the server says less.
+        now: Trio's clock.
+
+    Attributes:
+        wire: Handed in.
+        answering: The head of the present answer came.
+        expires: When, on trio's clock, the idle connection may no longer be used.
+        tail_since: When an answer was complete whose end has not come yet.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_fresh",
+        "_h11",
+        "_head_bytes",
+        "_keep_for",
+        "answering",
+        "expires",
+        "tail_since",
+        "wire",
+    )
+
+    def __init__(self, wire: Wire, expiry: float, now: float) -> None:
+        self.wire = wire
+        self.expires = now + expiry
+        self.tail_since: float | None = None
+        self.answering = False
+        self._keep_for = expiry
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._fresh = True
+        self._head_bytes = 0
+        self._ended = False
+
+    def encode(self, request: HttpRequest, host: bytes) -> bytes:
+        """The bytes of the request, in one piece.
+
+        Raises:
+            ValueError: The request cannot be said in HTTP/1.1, such as for a line break in a header's
+                value. Quotes no value.
+        """
+        if not self._fresh:
+            # An earlier request of this connection was encoded and never sent.
+            self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._fresh = False
+        self._head_bytes = 0
+        self.answering = False
+        self._ended = False
+        body = request.body
+        headers = [(b"host", host), *request.headers]
+        if body or request.method == b"POST":
+            headers.append((b"content-length", b"%d" % len(body)))
+        send = self._h11.send
+        legal = True
+        data = b""
+        try:
+            head = send(h11.Request(method=request.method, target=request.target, headers=headers))
+            if body:
+                send(h11.Data(data=body))
+            send(_END)
+            data = (head or b"") + body
+        except h11.LocalProtocolError:
+            legal = False
+        if not legal:
+            # Raised out here: h11's error quotes the value, which may be a credential.
+            raise ValueError("the request holds a header, method or target that HTTP/1.1 cannot carry")
+        return data
+
+    def feed(self, data: bytes, sink: Sink) -> bool:
+        """Take bytes that were received (`b""`: the end of the stream) and give the sink its part.
+
+        Returns:
+            Whether the sink has its answer, or the message has ended.
+
+        Raises:
+            BadHttp: What came is not an answer to the request.
+            Truncated: The stream ended inside the answer.
+            WireClosed: The stream ended before the answer.
+            Exception: What the sink raised.
+        """
+        if not self.answering:
+            if not data and not self._head_bytes:
+                raise WireClosed("the server closed the connection without an answer", local=False)
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_BEFORE_ANSWER:
+                raise BadHttp("the server sends interim answers without end")
+        connection = self._h11
+        connection.receive_data(data)
+        while True:
+            try:
+                event = connection.next_event()
+            except h11.RemoteProtocolError:
+                break
+            if event is _NEED_DATA:
+                return False
+            if isinstance(event, h11.Data):
+                if sink.data(bytes(event.data)):
+                    self._ended = self._skip_to_end()
+                    return True
+            elif isinstance(event, h11.EndOfMessage):
+                self._ended = True
+                return True
+            elif isinstance(event, h11.Response):
+                if event.http_version[:2] != b"1.":
+                    break
+                self._on_head(event.status_code, list(event.headers), sink)
+            elif not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
+                # An upgrade was never asked for.
+                break
+        # Raised out here: h11's error quotes what the server sent.
+        if not data:
+            raise Truncated("the server closed the connection in the middle of an answer")
+        what = "the body of the server's answer" if self.answering else "the server's answer"
+        raise BadHttp(f"{what} is not HTTP/1.1, or its head is larger than {MAX_HEAD} bytes")
+
+    def rest(self, now: float) -> bool:
+        """Lay the connection by after an answer; false when it must be closed."""
+        if self.wire.closed:
+            return False
+        self.expires = now + self._keep_for
+        if self._ended:
+            return self._next_cycle()
+        self.tail_since = now
+        return True
+
+    def rest_unsent(self) -> bool:
+        """Lay the connection by after a request that never left; false when it must be closed."""
+        return self.wire.alive()
+
+    def look(self, now: float) -> bool | None:
+        """Look whether it can carry a request: true, false (close it), or `None` (its tail is still open)."""
+        if self.tail_since is not None:
+            if not self._read_tail():
+                return False
+            if not self._ended:
+                return None if now - self.tail_since <= MAX_TAIL_AGE else False
+            self.tail_since = None
+            if not self._next_cycle():
+                return False
+        return now < self.expires and self.wire.alive()
+
+    def _on_head(self, status: int, headers: Headers, sink: Sink) -> None:
+        if self._head_bytes > MAX_HEAD and sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
+            raise BadHttp(f"the head of the server's answer is larger than {MAX_HEAD} bytes")
+        self.answering = True
+        for name, value in headers:
+            if name == b"content-encoding":
+                if value.strip().lower() not in {b"identity", b""}:
+                    raise BadHttp("the server's answer has a content encoding that was not asked for")
+            elif name == b"keep-alive":
+                self._keep_for = min(self._keep_for, _announced(value))
+        sink.head(status, headers)
+
+    def _skip_to_end(self) -> bool:
+        """Pass over what is buffered of an answer that is complete; whether its end was there."""
+        while True:
+            try:
+                event = self._h11.next_event()
+            except h11.RemoteProtocolError:
+                return False
+            if isinstance(event, h11.EndOfMessage):
+                return True
+            if not isinstance(event, h11.Data):
+                return False
+
+    def _read_tail(self) -> bool:
+        """Read what has come of the tail; false when the connection is of no more use."""
+        budget = MAX_TAIL
+        while not self._ended:
+            try:
+                data = self.wire.receive_nowait()
+            except WireClosed:
+                return False
+            if data is None:
+                return True
+            budget -= len(data)
+            if not data or budget < 0:
+                return False
+            self._h11.receive_data(data)
+            self._ended = self._skip_to_end()
+            if self._h11.their_state is h11.ERROR:
+                return False
+        return True
+
+    def _next_cycle(self) -> bool:
+        connection = self._h11
+        left, ended = connection.trailing_data
+        if left or ended or connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+            # Bytes that no request asked for, the end of the stream, or a server that said it would close.
+            return False
+        connection.start_next_cycle()
+        self._fresh = True
+        return True
+
+
+def _announced(value: bytes) -> float:
+    """Seconds for which the server's `Keep-Alive` header lets an idle connection be used, less one."""
+    for part in value.split(b","):
+        name, _, seconds = part.strip().partition(b"=")
+        if name.strip().lower() == b"timeout":
+            digits = seconds.strip().strip(b'"')
+            if digits.isdigit():
+                return max(0.0, float(digits[:9]) - 1.0)
+    return float("inf")

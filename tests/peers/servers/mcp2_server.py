@@ -1,0 +1,100 @@
+"""A server on the official SDK, line 2: both protocol eras, over Streamable HTTP and stdio.
+
+Run with the interpreter of `.cache/peers/mcp2`: `mcp2_server.py http PORT` or `mcp2_server.py stdio`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import anyio
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from peer_process import serve_http, wanted_transport
+
+server = MCPServer("mcp2-peer", version="1.0.0")
+appended: list[str] = []
+
+
+@server.tool()
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@server.tool()
+async def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+@server.tool()
+async def sleep(seconds: float) -> str:
+    """Answer after so many seconds."""
+    await anyio.sleep(seconds)
+    return f"slept {seconds}"
+
+
+@server.tool()
+async def fail(message: str) -> str:
+    """Answer with a tool error that carries the message."""
+    raise ToolError(message)
+
+
+@server.tool()
+async def count(steps: int, ctx: Context) -> str:
+    """Report progress for each step, then answer."""
+    for step in range(1, steps + 1):
+        await ctx.report_progress(step, steps, f"step {step}")
+    return f"counted {steps}"
+
+
+@server.tool()
+async def append(text: str) -> int:
+    """Keep the text; answer how often this text was kept, which shows a call that ran twice."""
+    appended.append(text)
+    return appended.count(text)
+
+
+@server.tool()
+async def kept() -> list[str]:
+    """All texts kept so far, in order."""
+    return appended
+
+
+@server.tool()
+async def header(name: str, ctx: Context) -> str:
+    """Return this HTTP header of the request that carried the call, or the empty string."""
+    return (ctx.headers or {}).get(name, "")
+
+
+@server.tool()
+async def set_extra(present: bool, ctx: Context) -> str:
+    """Add or remove the tool `extra`, and announce the changed list in the form of the caller's era."""
+    names = {tool.name for tool in await server.list_tools()}
+    if present and "extra" not in names:
+        server.add_tool(lambda: "extra", name="extra", description="There only for a while.")
+    elif not present and "extra" in names:
+        server.remove_tool("extra")
+    await ctx.notify_tools_changed()  # reaches listeners of the modern era
+    await ctx.session.send_tool_list_changed()  # reaches sessions of the legacy era
+    return "present" if present else "absent"
+
+
+def main() -> None:
+    """Serve on the transport that the command line names."""
+    # A legacy client believes only what `initialize` promised, which by default is no announcements.
+    lowlevel = server._lowlevel_server
+    lowlevel.create_initialization_options = functools.partial(
+        lowlevel.create_initialization_options, NotificationOptions(tools_changed=True)
+    )
+    transport, port = wanted_transport(sys.argv)
+    if transport == "stdio":
+        server.run("stdio")
+    else:
+        serve_http(server.streamable_http_app(), port)
+
+
+main()
