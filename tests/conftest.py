@@ -1,31 +1,33 @@
-"""Rules for the whole run, whatever is tested."""
+"""Rules for the whole run, whatever is tested.
+
+With AFPOOL_NO_SKIPS=1 a run that left a test out fails, and says which one and why: a component that could not
+be installed must not look like a pass.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
+
+def _left_out(config: pytest.Config) -> list[Any]:
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or os.environ.get("AFPOOL_NO_SKIPS") != "1":
+        return []
+    return list(reporter.stats.get("skipped", []))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
-    """With AFPOOL_NO_SKIPS=1 a run that left a test out fails, and says which one and why.
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _left_out(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    A component that could not be installed must not turn a red run green.
-    """
-    result = yield
-    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("AFPOOL_NO_SKIPS") == "1" and reporter is not None:
-        skipped = reporter.stats.get("skipped", [])
-        if skipped and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            reporter.write_line("")
-            for report in skipped:
-                reporter.write_line(
-                    f"left out, which fails this run: {report.nodeid}: {report.longrepr}", red=True
-                )
-    return result
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    left_out = _left_out(config)
+    if left_out:
+        terminalreporter.section("tests left out, which fails this run", red=True)
+    for report in left_out:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        terminalreporter.write_line(f"{report.nodeid}: {reason}")

@@ -305,5 +305,54 @@ async def test_what_is_no_exception_leaves_after_the_crash_was_dealt_with(kit: A
     assert_quiescent(actor)
 
 
+def test_outside_of_a_trio_run_the_next_message_drains_what_was_left(kit: Any) -> None:
+    actor = kit.restarting(clock=lambda: 0.0)
+
+    def leave(_machine: Any, _reply: Any) -> None:
+        raise SystemExit(3)
+
+    actor.pause()
+    replies = [actor.post(kit.Ask(run)) for run in (leave, kit.note("left"))]
+    with pytest.raises(SystemExit):
+        actor.resume()
+    assert not replies[1].done
+    actor.tell(kit.Do(kit.note("next")))
+    assert actor.machine.log == ["next", "left"]
+    assert_quiescent(actor)
+
+
+async def test_what_is_no_exception_leaves_a_successor_too(kit: Any) -> None:
+    def successor(_actor: Any, _error: BaseException) -> Any:
+        raise SystemExit(3)
+
+    actor = kit.make(successor=successor)
+    with pytest.raises(SystemExit):
+        actor.tell(kit.Do(kit.boom))
+    assert actor.info().ended_by == "SystemExit"
+    assert not actor.info().in_turn
+
+
+async def test_a_turn_that_stops_its_actor_and_then_crashes_stays_stopped(kit: Any) -> None:
+    actor = kit.restarting()
+
+    def bad(a: Any) -> None:
+        a.stop()
+        raise ZeroDivisionError
+
+    with pytest.raises(ActorCrashed):
+        actor.post(kit.Ask(kit.effects(bad))).result()
+    assert actor.phase == "stopped"
+    assert actor.epoch == 0
+    with pytest.raises(ActorStopped):
+        actor.post(kit.Ask(kit.note(1)))
+
+
+async def test_a_reply_abandoned_in_its_own_turn_is_not_kept(kit: Any) -> None:
+    actor = kit.make()
+    reply = actor.post(kit.Ask(lambda m, r: [kit.keep(m, r), lambda _a: r.abandon()][1:]))
+    assert reply.abandoned
+    assert actor.info().deferred == 0
+
+
 def test_every_error_has_one_root() -> None:
     assert {ActorCrashed, ActorStopped, MailboxFull} <= set(ActorError.__subclasses__())

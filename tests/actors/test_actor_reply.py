@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from typing import Any
 
 import pytest
 import trio
+from trio.lowlevel import currently_ki_protected
 from trio.testing import wait_all_tasks_blocked
 
 from actors import Reply
@@ -65,6 +67,25 @@ def test_a_settled_reply_leaves_its_home(how: str) -> None:
     {"set": lambda: reply.set(1), "fail": lambda: reply.fail(ValueError()), "abandon": reply.abandon}[how]()
     assert not home
     assert reply.home is None
+
+
+@pytest.mark.parametrize("how", ["set", "fail"])
+async def test_settling_is_protected_from_keyboard_interrupts(how: str) -> None:
+    seen: list[bool] = []
+
+    class Home(dict[Any, Any]):
+        def pop(self, *_args: Any) -> None:
+            seen.append(currently_ki_protected())
+
+    reply: Reply[Any] = Reply()
+    reply.home = Home()
+
+    @trio.lowlevel.disable_ki_protection
+    async def unprotected() -> None:
+        getattr(reply, how)(ValueError())
+
+    await unprotected()
+    assert seen == [True]
 
 
 async def test_waiting_parks_until_the_value_comes(nursery: trio.Nursery) -> None:

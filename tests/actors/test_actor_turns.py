@@ -210,10 +210,12 @@ def test_a_machine_is_driven_without_trio(kit: Any) -> None:
     asked, kept, refused, told = run_turns(
         machine, [kit.Ask(kit.note("a")), kit.Ask(kit.keep), kit.Ask(kit.no), kit.Do(kit.effects(effect))]
     )
+    run_turns(machine, [kit.Do(lambda m, _r: [Refuse(m.kept[0], Refusal("later"))])])
     assert asked.reply is not None
     assert asked.reply.result() == "a"
     assert kept.reply is machine.kept[0]
-    assert not kept.reply.done
+    with pytest.raises(Refusal, match="later"):
+        kept.reply.result()
     assert type(refused.error) is Refusal
     assert told.reply is None
     assert told.effects == (effect,)

@@ -29,7 +29,7 @@ from afpool.testing._actions import action_from_json
 
 
 @pytest.fixture
-async def server(autojump_clock):
+async def server():
     async with FakeServer.http() as server:
         yield server
 
@@ -43,7 +43,7 @@ async def client(server, connect):
 
 @pytest.mark.parametrize("executed", [False, True])
 @pytest.mark.parametrize("reset", [False, True])
-async def test_drop(server, client, connect, executed, reset):
+async def test_drop(server, client, autojump_clock, connect, executed, reset):
     server.on("tools/call", Drop(after_execution=executed, reset=reset), times=1)
     with trio.fail_after(5):
         with pytest.raises(ConnectionError) as caught:
@@ -57,7 +57,7 @@ async def test_drop(server, client, connect, executed, reset):
 
 @pytest.mark.parametrize("answer", ["json", "sse"])
 @pytest.mark.parametrize("at", [None, 0, 10])
-async def test_truncate(server, client, answer, at):
+async def test_truncate(server, client, autojump_clock, answer, at):
     server.answer = answer
     server.on("tools/call", Truncate(at))
     with trio.fail_after(5):
@@ -72,7 +72,7 @@ async def test_truncate(server, client, answer, at):
 
 
 @pytest.mark.parametrize("executed", [False, True])
-async def test_hang_until_the_client_leaves(server, client, executed):
+async def test_hang_until_the_client_leaves(server, client, autojump_clock, executed):
     server.on("tools/call", Hang(after_execution=executed))
     with trio.move_on_after(3600) as scope:
         await client.call("echo")
@@ -83,7 +83,7 @@ async def test_hang_until_the_client_leaves(server, client, executed):
         await server.wait_until(lambda: not server._alive)
 
 
-async def test_delay_then_the_next_rule_then_as_usual(server, client):
+async def test_delay_then_the_next_rule_then_as_usual(server, client, autojump_clock):
     server.on("tools/call", Delay(7))
     status = server.on("tools/call", Status(503, {"retry-after": "3"}), times=1)
     with trio.fail_after(60):
@@ -96,7 +96,7 @@ async def test_delay_then_the_next_rule_then_as_usual(server, client):
         assert trio.current_time() - begun == 14
 
 
-async def test_hold_until_the_test_lets_go(server, client, nursery):
+async def test_hold_until_the_test_lets_go(server, client, autojump_clock, nursery):
     gate = trio.Event()
     server.on("tools/call", Hold(gate))
     with trio.fail_after(5):
@@ -108,7 +108,7 @@ async def test_hold_until_the_test_lets_go(server, client, nursery):
         await server.wait_until(lambda: server.executions["echo"] == 1)
 
 
-async def test_status_forms(server, client):
+async def test_status_forms(server, client, autojump_clock):
     server.on("tools/call", Status(401, {"www-authenticate": "Bearer"}, b"who?"), times=1)
     server.on("tools/call", Status(500, json={"oops": 1}, after_execution=True), times=1)
     server.on("tools/call", Status(307, {"location": "/mcp/"}), times=1)
@@ -122,7 +122,7 @@ async def test_status_forms(server, client):
         assert (await client.call("echo")).headers["location"] == "/mcp/"
 
 
-async def test_raw_bytes(server, client, connect):
+async def test_raw_bytes(server, client, autojump_clock, connect):
     server.on("tools/call", RawBytes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"), times=1)
     server.on("tools/call", RawBytes(b"\x00garbage", close=False))
     with trio.fail_after(5):
@@ -136,7 +136,7 @@ async def test_raw_bytes(server, client, connect):
         assert server.connections == 1
 
 
-async def test_scripted_results_errors_and_bodies(server, client):
+async def test_scripted_results_errors_and_bodies(server, client, autojump_clock):
     with trio.fail_after(5):
         server.on("tools/call", JsonRpcError(-32603, "no", {"why": 1}, status=400), times=1)
         seen = await client.call("echo")
@@ -154,7 +154,7 @@ async def test_scripted_results_errors_and_bodies(server, client):
         assert server.executed == []
 
 
-async def test_hold_stream(server, client):
+async def test_hold_stream(server, client, autojump_clock):
     server.on("tools/call", HoldStream(first=[{"jsonrpc": "2.0", "method": "notifications/message"}]))
     with trio.fail_after(5):
         await client.send("POST", client.message("tools/call", {"name": "echo"}), **client.session_headers())
@@ -164,7 +164,7 @@ async def test_hold_stream(server, client):
 
 
 @pytest.mark.parametrize("close", [False, True])
-async def test_unusual_streams(server, client, close):
+async def test_unusual_streams(server, client, autojump_clock, close):
     action = Sse(
         b": hello\r\n\r\nid: 1\r\ndata:\r\n\r\n", b": bye", newline="\r\n", split=3, event_id="2", close=close
     )
@@ -181,7 +181,7 @@ async def test_unusual_streams(server, client, close):
     assert server.executions["echo"] == 1
 
 
-async def test_rules_for_other_arrivals(server, client):
+async def test_rules_for_other_arrivals(server, client, autojump_clock):
     with trio.fail_after(5):
         for rule, send in (
             ("GET", lambda: client.ask("GET", accept="text/event-stream", **client.session_headers())),
@@ -197,7 +197,7 @@ async def test_rules_for_other_arrivals(server, client):
         assert len(server.sessions) == 1
 
 
-async def test_the_first_matching_rule_decides(server, client):
+async def test_the_first_matching_rule_decides(server, client, autojump_clock):
     with trio.fail_after(5):
         server.on("tools/call", Status(501), tool="other")
         server.on("tools/call", Status(502), when=lambda arrival: arrival.arguments.get("n") == 2)

@@ -4,6 +4,9 @@
 
 const net = require("node:net");
 
+// Node 18, which Debian 12 brings, keeps Web Crypto out of the globals; the server takes it for granted.
+globalThis.crypto ??= require("node:crypto").webcrypto;
+
 const listen = net.Server.prototype.listen;
 
 net.Server.prototype.listen = function (...args) {
