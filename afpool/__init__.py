@@ -11,83 +11,205 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._base.credential import (
         Credential as Credential,
+    )
+    from ._base.credential import (
         CredentialProvider as CredentialProvider,
+    )
+    from ._base.credential import (
         CredentialRequest as CredentialRequest,
+    )
+    from ._base.credential import (
         CredentialRequirement as CredentialRequirement,
+    )
+    from ._base.credential import (
         Issued as Issued,
+    )
+    from ._base.credential import (
         NeedsAuthorization as NeedsAuthorization,
+    )
+    from ._base.credential import (
         ScriptedCredentials as ScriptedCredentials,
+    )
+    from ._base.credential import (
         Secret as Secret,
+    )
+    from ._base.credential import (
         Signer as Signer,
+    )
+    from ._base.credential import (
         StaticCredentials as StaticCredentials,
+    )
+    from ._base.credential import (
         api_key as api_key,
+    )
+    from ._base.credential import (
         basic as basic,
+    )
+    from ._base.credential import (
         bearer as bearer,
+    )
+    from ._base.credential import (
         header_map as header_map,
     )
-    from ._base.definition import Catalog as Catalog, Definition as Definition
+    from ._base.definition import Catalog as Catalog
+    from ._base.definition import Definition as Definition
     from ._base.errors import (
         ActorCrashed as ActorCrashed,
+    )
+    from ._base.errors import (
         AfpoolError as AfpoolError,
+    )
+    from ._base.errors import (
         AuthorizationRequired as AuthorizationRequired,
+    )
+    from ._base.errors import (
         BindingChanged as BindingChanged,
+    )
+    from ._base.errors import (
         CallCancelled as CallCancelled,
+    )
+    from ._base.errors import (
         ClientClosed as ClientClosed,
+    )
+    from ._base.errors import (
         ConnectionLost as ConnectionLost,
+    )
+    from ._base.errors import (
         CredentialFailed as CredentialFailed,
+    )
+    from ._base.errors import (
         DeadlineExceeded as DeadlineExceeded,
+    )
+    from ._base.errors import (
         Delivery as Delivery,
+    )
+    from ._base.errors import (
         IdentityMismatch as IdentityMismatch,
+    )
+    from ._base.errors import (
         IdentityMissing as IdentityMissing,
+    )
+    from ._base.errors import (
         InvalidArguments as InvalidArguments,
+    )
+    from ._base.errors import (
         LocalSessionHandleLostError as LocalSessionHandleLostError,
+    )
+    from ._base.errors import (
         NotApproved as NotApproved,
+    )
+    from ._base.errors import (
         NotOwner as NotOwner,
+    )
+    from ._base.errors import (
         OpenBackoff as OpenBackoff,
+    )
+    from ._base.errors import (
         OpenFailed as OpenFailed,
+    )
+    from ._base.errors import (
         Overloaded as Overloaded,
+    )
+    from ._base.errors import (
         PlanFailed as PlanFailed,
+    )
+    from ._base.errors import (
         PoolClosed as PoolClosed,
+    )
+    from ._base.errors import (
         ProtocolError as ProtocolError,
+    )
+    from ._base.errors import (
         ServerError as ServerError,
+    )
+    from ._base.errors import (
         ServerFailed as ServerFailed,
+    )
+    from ._base.errors import (
         ServerRefused as ServerRefused,
+    )
+    from ._base.errors import (
         SessionExpiredError as SessionExpiredError,
+    )
+    from ._base.errors import (
         ShareFailed as ShareFailed,
+    )
+    from ._base.errors import (
         StaleTools as StaleTools,
-        ToolError as ToolError,
+    )
+    from ._base.errors import (
         TooLarge as TooLarge,
     )
-    from ._base.identity import CallerIdentity as CallerIdentity, Identity as Identity, PoolKey as PoolKey
+    from ._base.errors import (
+        ToolError as ToolError,
+    )
+    from ._base.identity import CallerIdentity as CallerIdentity
+    from ._base.identity import Identity as Identity
+    from ._base.identity import PoolKey as PoolKey
     from ._base.model import (
         Progress as Progress,
+    )
+    from ._base.model import (
         Tool as Tool,
+    )
+    from ._base.model import (
         ToolContext as ToolContext,
+    )
+    from ._base.model import (
         ToolResult as ToolResult,
     )
     from ._base.seams import Seams as Seams
     from ._base.use import Use as Use
     from .client import (
         HttpTransport as HttpTransport,
+    )
+    from .client import (
         MemoryTransport as MemoryTransport,
+    )
+    from .client import (
         Plan as Plan,
+    )
+    from .client import (
         StdioTransport as StdioTransport,
     )
     from .pool import (
         Binding as Binding,
+    )
+    from .pool import (
         BoundTool as BoundTool,
+    )
+    from .pool import (
         CloseReport as CloseReport,
+    )
+    from .pool import (
         Event as Event,
+    )
+    from .pool import (
         KeyStatistics as KeyStatistics,
+    )
+    from .pool import (
         Limits as Limits,
+    )
+    from .pool import (
         Pool as Pool,
+    )
+    from .pool import (
         PoolStatistics as PoolStatistics,
+    )
+    from .pool import (
         Server as Server,
+    )
+    from .pool import (
         Toolset as Toolset,
+    )
+    from .pool import (
         open_pool as open_pool,
+    )
+    from .pool import (
         run_pool as run_pool,
     )
-    from .transports import StdioConfig as StdioConfig, TlsConfig as TlsConfig
+    from .transports import StdioConfig as StdioConfig
+    from .transports import TlsConfig as TlsConfig
 
 _HOMES = {
     "_base.credential": (

@@ -36,9 +36,6 @@ make_pristine() {
     mkdir -p "$root"
     debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,make,git $suite "$root" ${mirror:+"$mirror"} >"$base/debootstrap.log" 2>&1 ||
         { tail -20 "$base/debootstrap.log" >&2; exit 2; }
-    {
-        echo "deb ${mirror:-http://deb.debian.org/debian} $suite main"
-    } >"$root/etc/apt/sources.list"
     tar -C "$root" -cf "$pristine.part" .
     mv "$pristine.part" "$pristine"
     rm -rf "$root"

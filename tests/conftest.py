@@ -1,7 +1,7 @@
 """Rules for the whole run, whatever is tested.
 
-With AFPOOL_NO_SKIPS=1 a run that left a test out fails, and says which one and why: a component that could not
-be installed must not look like a pass.
+With AFPOOL_NO_SKIPS=1 a run that left a test out fails, and says which one and why: a component that could
+not be installed must not look like a pass.
 """
 
 from __future__ import annotations

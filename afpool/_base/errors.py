@@ -51,7 +51,9 @@ class AfpoolError(Exception):
         self.message = message
         self.delivery: Delivery = self.deliveries[0] if delivery is None else delivery
         if self.delivery not in self.deliveries:
-            raise ValueError(f"{type(self).__name__} cannot be {self.delivery!r}, only one of {self.deliveries}")
+            raise ValueError(
+                f"{type(self).__name__} cannot be {self.delivery!r}, only one of {self.deliveries}"
+            )
         self.call_id: str | None = None
         self.retry_after = retry_after
         self.http_status = http_status

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 import attrs
 import msgspec
 
 from .errors import ANSWERED, Delivery, ProtocolError, ToolError
-from .identity import CallerIdentity
+
+if TYPE_CHECKING:
+    from .identity import CallerIdentity
 
 JsonObject: TypeAlias = Mapping[str, Any]
 ProgressCallback: TypeAlias = Callable[["Progress"], object]
@@ -198,7 +200,9 @@ class ToolResult:
         return self
 
     def _unreadable(self) -> ProtocolError:
-        error = ProtocolError(f"the result is no readable JSON object ({len(self.raw)} bytes); the tool may have run")
+        error = ProtocolError(
+            f"the result is no readable JSON object ({len(self.raw)} bytes); the tool may have run"
+        )
         error.call_id = self.call_id
         return error
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from .errors import Delivery
+if TYPE_CHECKING:
+    from .errors import Delivery
 
 
 @final

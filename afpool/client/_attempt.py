@@ -11,7 +11,6 @@ further attempt passes every gate again.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, final
 
 import trio
@@ -40,6 +39,8 @@ from ..protocol import (
 from ..transports import BadHttp, ConnectFailed, Truncated, WireClosed, Woken
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from ..transports import Headers
     from ._client import Client
     from ._trip import Answer, Caller, Rpc, Trip
@@ -118,8 +119,8 @@ async def boundary(name: str, waiting: Awaitable[T], caller: Caller) -> T:
     try:
         with caller.bounded():
             value = await waiting
-    except AfpoolError:
-        caller.ask(name)
+    except AfpoolError as error:
+        caller.failed(name, error.code)
         raise
     caller.ask(name)
     return value
@@ -132,17 +133,21 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
     except Woken:
         raise caller.woken() from None
     except ConnectFailed as error:
-        if error.reason == "timeout":
-            caller.ask("connect")
+        caller.failed("connect", f"connect failed: {error.reason}")
         raise ConnectionLost(f"{error}; nothing was sent", delivery=NOT_SENT) from error
     except WireClosed as error:
+        if not trip.begun:
+            caller.failed("write", "the wire is closed")
         raise _lost(trip, client, str(error)) from error
     except Truncated as error:
         raise ConnectionLost(
-            "the connection broke in the middle of the answer; the request was sent and may have run", delivery=IN_DOUBT
+            "the connection broke in the middle of the answer; the request was sent and may have run",
+            delivery=IN_DOUBT,
         ) from error
     except BadHttp as error:
-        raise ServerFailed(f"the answer is not HTTP/1.1 ({error}); whether the request ran is not known") from error
+        raise ServerFailed(
+            f"the answer is not HTTP/1.1 ({error}); whether the request ran is not known"
+        ) from error
     except ValueError as error:
         raise CredentialFailed("a header of the request cannot be sent; nothing was sent") from error
 
@@ -263,7 +268,10 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
         raise CredentialFailed(
             f"the credential provider returned {type(given).__name__} for {requirement.service!r}; nothing was sent"
         )
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in given.credential.to_headers()]
+    return [
+        (name.lower().encode("latin-1"), value.encode("latin-1"))
+        for name, value in given.credential.to_headers()
+    ]
 
 
 async def _signed(client: Client, rpc: Rpc, headers: Headers) -> Headers:

@@ -6,7 +6,6 @@ there is no session (2026-07-28 over HTTP) the incarnation is this object with w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
 
 import attrs
@@ -60,6 +59,7 @@ from ._trip import Rpc
 
 if TYPE_CHECKING:
     import contextlib
+    from collections.abc import Awaitable, Callable
 
     import httpx
 
@@ -298,7 +298,9 @@ class Client:
             try:
                 result = read_call_result(message.result, era)
             except MalformedMessage as error:
-                return outcome._replace(error=ProtocolError, reason=f"the answer could not be read: {error.reason}")
+                return outcome._replace(
+                    error=ProtocolError, reason=f"the answer could not be read: {error.reason}"
+                )
             if result.input_required:
                 return outcome._replace(
                     error=ProtocolError,
@@ -488,7 +490,7 @@ class Client:
         with trio.CancelScope(deadline=caller.deadline):
             try:
                 await trip.run(caller, caller.deadline)
-            except Exception:  # noqa: BLE001 -- an answer that does not arrive is the server's loss
+            except Exception:
                 return
             finally:
                 if not trip.over:
@@ -501,7 +503,8 @@ class Client:
         if self.lost is None:
             self.lost = reason
             self._listener.stop()
-            self.hooks.lost(self, reason)
+            if self.retired is None:
+                self.hooks.lost(self, reason)
 
     def retire(self, reason: str) -> None:
         """The key uses it no longer; what runs on it goes on."""
@@ -513,7 +516,11 @@ class Client:
         self._listener.stop()
         try:
             if isinstance(self.channel, HttpChannel):
-                if self.lost is None and self.negotiated is not None and self.negotiated.session_id is not None:
+                if (
+                    self.lost is None
+                    and self.negotiated is not None
+                    and self.negotiated.session_id is not None
+                ):
                     await self._delete(deadline)
                 return "closed"
             self.channel.kill()
@@ -536,7 +543,7 @@ class Client:
         with trio.CancelScope(deadline=deadline):
             try:
                 await exchange.run(caller, deadline)
-            except Exception:  # noqa: BLE001 -- the session then ends by the server's own clock
+            except Exception:
                 return
             finally:
                 exchange.close()
@@ -573,7 +580,9 @@ class Control:
     def ask(self, stage: str, /) -> None:
         """Raise when the client is over."""
         if self._client.lost is not None:
-            raise ClientClosed(f"the client is over ({self._client.lost}); nothing was sent", delivery=NOT_SENT)
+            raise ClientClosed(
+                f"the client is over ({self._client.lost}); nothing was sent", delivery=NOT_SENT
+            )
 
     def began(self) -> None:
         """Note that bytes left."""
@@ -588,10 +597,15 @@ class Control:
 
         return contextlib.nullcontext()
 
+    def failed(self, stage: str, word: str) -> None:
+        """Nothing is recorded; the failure itself is what the client's own request ends with."""
+
     def woken(self) -> AfpoolError:
         """The request took too long, or its client ended."""
         delivery = IN_DOUBT if self.begun else NOT_SENT
-        return DeadlineExceeded("the server did not answer the client's own request in time", delivery=delivery)
+        return DeadlineExceeded(
+            "the server did not answer the client's own request in time", delivery=delivery
+        )
 
     def relist(self) -> Awaitable[None] | None:
         """A client's own request stands on no list."""
@@ -610,4 +624,3 @@ class _Nothing:
     def data(self, chunk: bytes, /) -> bool:
         """Take a piece."""
         return True
-

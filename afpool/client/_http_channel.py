@@ -5,7 +5,6 @@ Answers are correlated by exchange, not by id: servers put wrong ids, and none, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.errors import ANSWERED, TooLarge
@@ -26,6 +25,8 @@ from ..transports import HttpLink, HttpRequest
 from ._trip import Answer, Rpc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._base.gate import Gate
     from ..transports import Headers, HttpExchange
 
@@ -60,7 +61,11 @@ class HttpChannel:
         params = rpc.params
         if callable(params):
             params = params(request_id)
-        body = encode_notification(rpc.method, params) if rpc.notification else encode_request(request_id, rpc.method, params)
+        body = (
+            encode_notification(rpc.method, params)
+            if rpc.notification
+            else encode_request(request_id, rpc.method, params)
+        )
         request = HttpRequest(b"POST", self.target, [*self.headers, *rpc.headers, *headers], body)
         return HttpTrip(self, request, rpc, request_id)
 
@@ -125,7 +130,18 @@ class HttpTrip:
 class AnswerSink:
     """Collects one answer: a JSON body up to the cap, or an event stream up to the response in it."""
 
-    __slots__ = ("_chunks", "_max", "_on_message", "_parser", "headers", "kind", "message", "on_progress", "size", "status")
+    __slots__ = (
+        "_chunks",
+        "_max",
+        "_on_message",
+        "_parser",
+        "headers",
+        "kind",
+        "message",
+        "on_progress",
+        "size",
+        "status",
+    )
 
     def __init__(
         self,

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import trio
@@ -28,6 +27,8 @@ from ..protocol import (
 from ._http_channel import HttpChannel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..protocol import Message
     from ..transports import Headers
     from ._client import Client
@@ -126,11 +127,11 @@ class Listener:
             return await self._http(channel)
         from ._trip import Rpc
 
-        rpc = Rpc("subscriptions/listen", listen_params(self._client._meta))  # noqa: SLF001 -- one concept, two files
+        rpc = Rpc("subscriptions/listen", listen_params(self._client._meta))
         trip = channel.trip(rpc, [])
         try:
             answer = await trip.run(_gate(), float("inf"))
-        except Exception:  # noqa: BLE001 -- the stream's end is the link's to tell
+        except Exception:
             return 0.0
         finally:
             trip.close()
@@ -145,7 +146,7 @@ class Listener:
         if self._client.stateless:
             from ..protocol import encode_request
 
-            body = encode_request(0, "subscriptions/listen", listen_params(self._client._meta))  # noqa: SLF001 -- as above
+            body = encode_request(0, "subscriptions/listen", listen_params(self._client._meta))
             headers: Headers = [*channel.headers, (METHOD, b"subscriptions/listen")]
             request = HttpRequest(b"POST", channel.target, headers, body)
         else:
@@ -158,7 +159,7 @@ class Listener:
         exchange = channel.link.exchange(request, sink, "stream")
         try:
             await exchange.run(_gate(), float("inf"))
-        except Exception:  # noqa: BLE001 -- however the stream ends, it is lost and asked for again
+        except Exception:
             return sink.retry
         finally:
             exchange.close()
@@ -192,7 +193,7 @@ class _StreamSink:
     def head(self, status: int, headers: Headers, /) -> None:
         """Take the head."""
         content_type = next((value for name, value in headers if name == b"content-type"), None)
-        stateless = self._listener._client.stateless  # noqa: SLF001 -- one concept
+        stateless = self._listener._client.stateless
         self._good = self._listener.answered(status, body_kind(content_type), stateless=stateless)
 
     def data(self, chunk: bytes, /) -> bool:

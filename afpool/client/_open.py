@@ -6,7 +6,6 @@ The verdict on the era is the endpoint's and is shared; everything that carries 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -53,6 +52,8 @@ from ._stream_channel import StreamChannel
 from ._trip import Rpc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._base.identity import Identity
     from ..protocol import Negotiated
     from ._endpoint import Endpoint
@@ -193,7 +194,9 @@ class _Opener:
         meta = b""
         channel = client.channel
         if negotiated.era is Era.STATELESS:
-            meta = stateless_meta(negotiated.version, self._settings.client_name, self._settings.client_version)
+            meta = stateless_meta(
+                negotiated.version, self._settings.client_name, self._settings.client_version
+            )
         if isinstance(channel, HttpChannel):
             channel.headers = [*channel.headers, (PROTOCOL_VERSION, negotiated.version.encode())]
             if negotiated.session_id is not None:
@@ -243,7 +246,9 @@ class _Opener:
             return
         self._feed(client, negotiation, step, answer, tries)
 
-    def _feed(self, client: Client, negotiation: Negotiation, step: Send, answer: Answer, tries: Tries) -> None:
+    def _feed(
+        self, client: Client, negotiation: Negotiation, step: Send, answer: Answer, tries: Tries
+    ) -> None:
         self._answer = answer
         if answer.status is None:
             if step.notification:
@@ -257,11 +262,11 @@ class _Opener:
         if answer.message is None and answer.hint and not step.notification:
             negotiation.unreadable("a body that is no JSON-RPC", status=answer.status)
             return
-        negotiation.answered(
-            answer.message, status=answer.status, session_id=answer.header(SESSION_ID)
-        )
+        negotiation.answered(answer.message, status=answer.status, session_id=answer.header(SESSION_ID))
 
-    def _need_credential(self, client: Client, negotiation: Negotiation, tries: Tries, step: NeedCredential) -> None:
+    def _need_credential(
+        self, client: Client, negotiation: Negotiation, tries: Tries, step: NeedCredential
+    ) -> None:
         """Resume with a new credential, or say why there is none."""
         answer = self._answer
         assert answer is not None
@@ -271,7 +276,11 @@ class _Opener:
                 tries.rejected = True
                 negotiation.resumed()
                 return
-            if step.http_status == 403 and parse_challenge(challenge) is not None and step_up(client, answer, tries):
+            if (
+                step.http_status == 403
+                and parse_challenge(challenge) is not None
+                and step_up(client, answer, tries)
+            ):
                 negotiation.resumed()
                 return
         retry_after = parse_retry_after(answer.header(RETRY_AFTER), self._settings.seams.unix_now())
@@ -317,8 +326,10 @@ class _Opener:
             try:
                 wire = await transport.connect()
             except Exception as error:
-                raise OpenFailed(f"the in-memory server raised {type(error).__name__}; nothing was sent") from error
-            channel = StreamChannel(wire, settings.max_message, settings.seams)
+                raise OpenFailed(
+                    f"the in-memory server raised {type(error).__name__}; nothing was sent"
+                ) from error
+            channel = StreamChannel(wire, settings.max_message, settings.seams, own_wire=True)
         made: dict[str, Any] = self._made
         client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
         if isinstance(channel, StreamChannel):

@@ -69,7 +69,9 @@ class StdioTransport:
     config: StdioConfig
 
     @classmethod
-    def of(cls, *command: str, env: Mapping[str, str] | None = None, cwd: str | None = None) -> StdioTransport:
+    def of(
+        cls, *command: str, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> StdioTransport:
         """Make one from a command and its arguments."""
         return cls(config=StdioConfig(command=command, env=env, cwd=cwd))
 

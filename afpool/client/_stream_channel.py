@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextvars
 import re
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
-import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 
 from .._base.errors import ANSWERED, TooLarge
 from .._base.gate import OpenGate
-from .._base.model import Progress
 from ..protocol import (
     LineTooLong,
     MalformedMessage,
@@ -32,9 +29,13 @@ from ._http_channel import progress_token, read_progress
 from ._trip import Answer, Rpc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import trio
     from outcome import Outcome
 
     from .._base.gate import Gate
+    from .._base.model import Progress
     from .._base.seams import Seams
     from ..transports import Outgoing, Wire
 
@@ -52,10 +53,14 @@ class StreamChannel:
         dropped: Late answers and answers to nobody.
     """
 
-    __slots__ = ("_lost", "_next", "_pending", "dropped", "link", "max_message", "on_lost", "on_message")
+    __slots__ = (
+        "_lost", "_next", "_own_wire", "_pending", "_wire", "dropped", "link", "max_message", "on_lost", "on_message",
+    )  # fmt: skip
 
-    def __init__(self, wire: Wire, max_message: int, seams: Seams) -> None:
+    def __init__(self, wire: Wire, max_message: int, seams: Seams, *, own_wire: bool = False) -> None:
         self.max_message = max_message
+        self._wire = wire
+        self._own_wire = own_wire
         self.on_message: Callable[[Message], None] = _ignore
         self.on_lost: Callable[[str], None] = _ignore_reason
         self.dropped = 0
@@ -83,7 +88,11 @@ class StreamChannel:
         params = rpc.params
         if callable(params):
             params = params(request_id)
-        data = encode_notification(rpc.method, params) if rpc.notification else encode_request(request_id, rpc.method, params)
+        data = (
+            encode_notification(rpc.method, params)
+            if rpc.notification
+            else encode_request(request_id, rpc.method, params)
+        )
         return StreamTrip(self, data, rpc, request_id)
 
     def tell(self, data: bytes) -> None:
@@ -94,8 +103,10 @@ class StreamChannel:
             return
 
     def kill(self) -> None:
-        """Stop using the stream at once."""
+        """Stop using the stream at once; a child's pipes are its process's to close."""
         self.link.close()
+        if self._own_wire:
+            self._wire.close()
 
     # ------------------------------------------------------------------ used by trips
 
@@ -251,7 +262,7 @@ class StreamTrip:
     def wake(self) -> None:
         """Make the task that waits raise `Woken`."""
         if self._task is not None:
-            self._resume(_WOKEN)
+            self._resume(_woken())  # an outcome can be used once
 
     def close(self) -> None:
         """Give up on the answer; the id is not used again."""
@@ -316,9 +327,6 @@ def _woken() -> Outcome[Any]:
     import outcome
 
     return outcome.Error(Woken())
-
-
-_WOKEN: Final = _woken()
 
 
 def _ignore(_: Message) -> None:

@@ -5,18 +5,17 @@ A trip survives its task: after the first byte it can be taken over by a settle 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
 
-from .._base.errors import AfpoolError
 from .._base.gate import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
+    from .._base.errors import AfpoolError
     from .._base.model import Progress
     from ..protocol import BodyKind, Message
     from ..transports import Headers, LaneName
@@ -111,7 +110,7 @@ class Rpc:
     """
 
     method: str
-    params: bytes | None | Callable[[int], bytes] = None
+    params: bytes | Callable[[int], bytes] | None = None
     headers: list[tuple[bytes, bytes]] = attrs.field(factory=list)
     lane: LaneName = "control"
     on_progress: Callable[[Progress], object] | None = None
@@ -127,6 +126,10 @@ class Caller(Gate, Protocol):
 
     def bounded(self) -> AbstractContextManager[None]:
         """Bound a wait that is not a trip's by the deadline, and let it be interrupted."""
+        ...
+
+    def failed(self, stage: str, word: str) -> None:
+        """Take note that a wait before the first byte failed; raise the refusal if the gate is closed too."""
         ...
 
     def woken(self) -> AfpoolError:

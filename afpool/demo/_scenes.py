@@ -89,7 +89,9 @@ async def _list_changes(stage: Stage) -> None:
     async def change() -> None:
         await stage.vault.asked.wait()
         stage.say("the call waits for its credential; the server announces another list")
-        await stage.order("set_tools", tools=[{"name": "search", "builtin": "echo", "description": "Find anybody."}])
+        await stage.order(
+            "set_tools", tools=[{"name": "search", "builtin": "echo", "description": "Find anybody."}]
+        )
         with trio.move_on_after(3):
             while not any(event.kind == "list-changed" for event in stage.pool.records.events):
                 await trio.sleep(0.01)
@@ -130,7 +132,9 @@ async def _revoked(stage: Stage) -> None:
 
     async def revoke() -> None:
         await stage.vault.asked.wait()
-        hit = stage.pool.invalidate(identity=Identity(tenant="acme", principal="bob"), reason="left the company")
+        hit = stage.pool.invalidate(
+            identity=Identity(tenant="acme", principal="bob"), reason="left the company"
+        )
         stage.say(f"revoked: {hit} keys of bob, in that instant")
         stage.vault.held = None
         hold.set()
@@ -147,7 +151,10 @@ async def _cancelled(stage: Stage) -> None:
     stage.title("6. Alice's caller gives up")
     await stage.order(
         "set_tools",
-        tools=[{"name": "report", "builtin": "sleep"}, {"name": "search", "builtin": "echo"}],
+        tools=[
+            {"name": "report", "builtin": "sleep", "cancellable": False},
+            {"name": "search", "builtin": "echo"},
+        ],
         notify=False,
     )
     tools = await stage.pool.refresh(ALICE, "crm")
@@ -161,7 +168,9 @@ async def _cancelled(stage: Stage) -> None:
     with trio.move_on_after(4):
         while _held(stage, key):
             await trio.sleep(0.01)
-    stage.say(f"the server is done after {trio.current_time() - began:.2f} s; places held: {_held(stage, key)}")
+    stage.say(
+        f"the server is done after {trio.current_time() - began:.2f} s; places held: {_held(stage, key)}"
+    )
     stage.check(_held(stage, key) == 0, "the place given back")
 
 
@@ -182,7 +191,9 @@ def _table(stage: Stage) -> None:
     for row in sorted(statistics.actors, key=lambda row: (row.server, row.client or 0)):
         client = "-" if row.client is None else str(row.client)
         generation = "-" if row.generation is None else str(row.generation)
-        stage.say(f"{row.key:<16}{row.server:<8}{client:>12}{generation:>12}{row.in_flight:>11}{row.epoch:>7}")
+        stage.say(
+            f"{row.key:<16}{row.server:<8}{client:>12}{generation:>12}{row.in_flight:>11}{row.epoch:>7}"
+        )
     calls = len(stage.pool.records.uses)
     refused = sum(1 for use in stage.pool.records.uses if use.outcome == "refused")
     stage.say(f"{calls} calls filed, {refused} refused, {statistics.opened} clients opened")

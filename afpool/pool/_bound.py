@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from .._base.identity import CallerIdentity
 from .._base.model import JsonObject, ProgressCallback, Tool, ToolContext, ToolResult
 from ._operation import execute
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from .._base.definition import Catalog, Definition
     from .._base.errors import AfpoolError
+    from .._base.identity import CallerIdentity
     from ._actor import KeyActor
     from ._lists import ListState
 
@@ -217,7 +217,12 @@ class Listing:
     __slots__ = ("actor", "authorization", "catalog", "client_id", "context", "epoch", "generation", "list")
 
     def __init__(
-        self, actor: KeyActor, context: str, authorization: str | None, state: ListState, client_id: int | None
+        self,
+        actor: KeyActor,
+        context: str,
+        authorization: str | None,
+        state: ListState,
+        client_id: int | None,
     ) -> None:
         assert state.catalog is not None
         self.actor = actor

@@ -22,7 +22,6 @@ and that a place is given back once (`ticket_out`, `held`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, final
 
 import trio
@@ -43,16 +42,16 @@ from .._base.errors import (
     ShareFailed,
 )
 from .._base.identity import Identity, encode_key
-from .._base.use import Use
-from ._machine import stale
+from ._machine import other_plan, stale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from actors import Reply
 
     from .._base.definition import Definition
     from .._base.model import ToolContext
+    from .._base.use import Use
     from ..client import Client, Trip
     from ._actor import KeyActor
     from ._bound import Binding
@@ -72,12 +71,33 @@ class Call:
     """
 
     __slots__ = (
-        "actor", "actor_epoch", "args", "begun", "binding", "cancelled", "client", "deadline", "generation", "held",
-        "identity", "interrupted", "list", "on_progress", "reply", "scope", "ticket", "ticket_out", "trip", "use",
-        "chain", "entered",
+        "actor",
+        "actor_epoch",
+        "args",
+        "begun",
+        "binding",
+        "cancelled",
+        "chain",
+        "client",
+        "deadline",
+        "entered",
+        "generation",
+        "held",
+        "identity",
+        "interrupted",
+        "list",
+        "on_progress",
+        "reply",
+        "scope",
+        "ticket",
+        "ticket_out",
+        "trip",
+        "use",
     )  # fmt: skip
 
-    def __init__(self, binding: Binding, args: bytes, ctx: ToolContext, deadline: float, use: Use, ticket: int) -> None:
+    def __init__(
+        self, binding: Binding, args: bytes, ctx: ToolContext, deadline: float, use: Use, ticket: int
+    ) -> None:
         self.binding = binding
         self.actor: KeyActor = binding.actor
         self.actor_epoch = self.actor.epoch
@@ -120,12 +140,16 @@ class Call:
         binding = self.binding
         machine = actor.machine
         if actor.epoch != self.actor_epoch:
-            raise ActorCrashed("the actor of this key crashed; nothing was sent; call again", delivery=NOT_SENT)
+            raise ActorCrashed(
+                "the actor of this key crashed; nothing was sent; call again", delivery=NOT_SENT
+            )
         if machine.closed:
             raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT)
         if machine.epoch != binding.epoch:
             self.use.cause = actor.cause
-            raise BindingChanged("the authorization behind this tool was revoked; nothing was sent; list the tools again")
+            raise BindingChanged(
+                "the authorization behind this tool was revoked; nothing was sent; list the tools again"
+            )
         client = self.client
         if client is not None:
             live = machine.client
@@ -135,14 +159,11 @@ class Call:
             check_identity(actor, self.identity)
         listed = self.list
         if listed is not None:
-            self._check_list(listed, gate)
+            self.check_list(listed, gate=gate)
         if pool.share is not None:
             self.check_share()
         if client is not None and client.context != binding.context:
-            raise BindingChanged(
-                "the plan for this identity differs from the one that the tool was listed under; nothing was sent; "
-                "list the tools again"
-            )
+            raise other_plan()
         if self.interrupted is not None:
             raise self.interrupted
         if self.cancelled:
@@ -150,7 +171,8 @@ class Call:
         if now >= self.deadline:
             raise self.late()
 
-    def _check_list(self, listed: ListState, gate: bool) -> None:
+    def check_list(self, listed: ListState, *, gate: bool) -> None:
+        """Raise unless the list still stands behind the call."""
         if not listed.alive:
             if self.client is None:
                 self.list = None  # its client was replaced while the call waited: decided by definition
@@ -158,7 +180,9 @@ class Call:
             raise stale(self.generation, listed.generation)
         if listed.generation != self.generation:
             definition = self.binding.definition
-            if not self.actor.machine.limits.recheck_lists or not listed.shows(definition.name, definition.digest):
+            if not self.actor.machine.limits.recheck_lists or not listed.shows(
+                definition.name, definition.digest
+            ):
                 self.use.cause = listed.event
                 raise stale(self.generation, listed.generation)
         if gate and listed.noticed:
@@ -173,23 +197,45 @@ class Call:
                 "the authorization name of this identity has changed; nothing was sent; list the tools again"
             )
 
-    def _client_gone(self, client: Client) -> AfpoolError:
-        why = client.lost or client.retired or "replaced"
+    @staticmethod
+    def _client_gone(client: Client) -> AfpoolError:
+        # a place is held on it, so nobody retired it in order: it was killed, lost, or another plan took over
+        if client.retired is not None:
+            return ClientClosed(
+                f"the client was closed ({client.retired}); nothing was sent; call again", delivery=NOT_SENT
+            )
         if client.lost is not None:
             return LocalSessionHandleLostError(
-                f"the client ended before the request was sent ({why}); nothing was sent; call again", delivery=NOT_SENT
+                f"the client ended before the request was sent ({client.lost}); nothing was sent; call again",
+                delivery=NOT_SENT,
             )
-        if client.retired == "replaced":
-            return BindingChanged(
-                "the plan for this identity has changed while the call waited; nothing was sent; list the tools again"
-            )
-        return ClientClosed(f"the client was closed ({why}); nothing was sent; call again", delivery=NOT_SENT)
+        return BindingChanged(
+            "the plan for this identity has changed while the call waited; nothing was sent; list the tools again"
+        )
 
     # ------------------------------------------------------------------ the gate
 
     def ask(self, stage: str, /) -> None:
         """Be the send gate: raise if the request may not cross this boundary."""
+        # only asked before an attempt's first byte; what an earlier attempt sent was answered `refused`
+        self.begun = False
         self.recheck(stage)
+
+    def failed(self, stage: str, word: str) -> None:
+        """Raise the refusal if the gate is closed too after a wait that failed; the failure is then a fact."""
+        try:
+            self.recheck(stage)
+        except AfpoolError as refusal:
+            if refusal.code != word:
+                self.use.note(stage, word, self.actor.pool.seams.now())
+            raise
+
+    def look_back(self) -> None:
+        """File what has changed since the request left; the answer that came is the caller's all the same."""
+        try:
+            self.recheck("answered")
+        except AfpoolError as change:
+            self.use.note("answered", change.code, self.actor.pool.seams.now())
 
     def began(self) -> None:
         """Take note that the first byte left; from here on nothing refuses."""
@@ -224,9 +270,12 @@ class Call:
         """Make the error of a passed deadline, with the verdict of this moment."""
         if self.begun:
             return DeadlineExceeded(
-                "the deadline passed while the server worked; the request was sent and may take effect", delivery=IN_DOUBT
+                "the deadline passed while the server worked; the request was sent and may take effect",
+                delivery=IN_DOUBT,
             )
-        return DeadlineExceeded("the deadline passed before the request was sent; nothing was sent", delivery=NOT_SENT)
+        return DeadlineExceeded(
+            "the deadline passed before the request was sent; nothing was sent", delivery=NOT_SENT
+        )
 
     def on_deadline(self) -> None:
         """Wake the call where it waits; called by the runtime's heap."""
@@ -246,11 +295,17 @@ class Call:
 
     def woken(self) -> AfpoolError:
         """Say why the call was woken out of a wait; called where the wake-up arrives."""
+        if not self.begun:
+            try:
+                self.recheck("woken")  # the first predicate that fails is the refusal, also now
+            except AfpoolError as refusal:
+                return refusal
         return self.interrupted or self.late()
 
     @contextlib.contextmanager
     def bounded(self) -> Iterator[None]:
         """Bound a wait that afpool does not do itself by the deadline, and let it be interrupted."""
+        self.begun = False  # as in `ask`
         with trio.CancelScope(deadline=self.deadline) as scope:
             self.scope = scope
             try:
@@ -274,7 +329,7 @@ def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None
     if who is not None and not isinstance(who, Identity):
         try:
             who = who()
-        except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: not proven
+        except Exception as error:
             who, cause = None, error
     if isinstance(who, Identity):
         try:

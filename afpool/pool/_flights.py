@@ -18,7 +18,7 @@ from ._machine import copy_error
 
 if TYPE_CHECKING:
     from .._base.definition import Catalog
-    from ..client import Client
+    from ..client import Client, ListAnswer
     from ._actor import KeyActor
     from ._lists import ListState
     from ._shares import Entry
@@ -64,10 +64,10 @@ async def ensure_settled(actor: KeyActor, state: ListState, context: str, author
             pool.spawn(_fly, actor, client, state, entry, authorization, flight)
         assert isinstance(flight, Flight)
         await flight.landed.wait()
-        if flight.owner is actor:
-            if flight.error is not None:
-                raise copy_error(flight.error)
+        if flight.error is None:
             flown = True
+        elif flight.owner is actor:
+            raise copy_error(flight.error)
 
 
 @final
@@ -92,6 +92,7 @@ async def _fly(
 ) -> None:
     pool = actor.pool
     limits = pool.limits
+    pool.openings.listing_begins(client)
     try:
         if entry is None or entry.listener is None:
             if entry is not None:
@@ -100,57 +101,88 @@ async def _fly(
             await client.listen()
         for _ in range(FLIGHT_ROUNDS):
             await trio.sleep_until(state.next_at)
+            state.asked(pool.seams.now())
             notices = state.notices
-            first = state.catalog is None
+            own = _own_list(actor, client)
+            own_notices = 0 if own is None else own.notices
             answer = await client.list_tools(pool.seams.now() + limits.open_timeout)
-            catalog = await _catalog(actor, answer.tools)
-            now = pool.seams.now()
-            if not first:
-                state.asked_again(now)
+            catalog = await _catalog(actor, answer)
             ttl = limits.list_ttl if answer.ttl is None else max(answer.ttl, limits.min_list_ttl)
-            _file(actor, client, state, entry, authorization, catalog, notices, now + ttl)
+            expires_at = pool.seams.now() + ttl
+            if entry is None:
+                _file_own(actor, client, state, catalog, notices, expires_at)
+            elif (
+                not _file_shared(actor, client, entry, authorization, catalog, notices, expires_at)
+                and own is not None
+            ):
+                _file_own(actor, client, own, catalog, own_notices, expires_at)
             if not state.alive or not state.noticed:
                 break
     except AfpoolError as error:
         flight.error = error
-    except Exception as error:  # noqa: BLE001 -- a fault here is the lister's, never the runtime's
+    except Exception as error:
         flight.error = OpenFailed(f"the tool list could not be read ({type(error).__name__})")
         flight.error.__cause__ = error
     finally:
         state.flight = None
+        pool.openings.listing_ended(actor, client)
         if flight.error is None and state.catalog is None and state.alive:
             flight.error = OpenFailed("the listing was stopped before it was done")
         flight.landed.set()
 
 
-def _file(
+def _own_list(actor: KeyActor, client: Client) -> ListState | None:
+    current = actor.machine.client
+    return current.list if current is not None and current.handle is client else None
+
+
+def _file_own(
+    actor: KeyActor, client: Client, state: ListState, catalog: Catalog, notices: int, expires_at: float
+) -> None:
+    generation = state.generation
+    actor.tell(m.Listed(client.id, catalog, notices, expires_at))
+    if state.generation != generation:
+        _moved(actor, state)
+
+
+def _file_shared(
     actor: KeyActor,
     client: Client,
-    state: ListState,
-    entry: Entry | None,
+    entry: Entry,
     authorization: str | None,
     catalog: Catalog,
     notices: int,
     expires_at: float,
-) -> None:
+) -> bool:
+    """File a list in its entry; return whether it is the entry's now, and not the asker's alone."""
     pool = actor.pool
-    generation = state.generation
-    if entry is None:
-        actor.tell(m.Listed(client.id, catalog, notices, expires_at))
-    elif (
-        # compare and set: name, context and entry are still those it was asked for under
-        client.context == entry.context and pool.shares.current(entry) and _same_name(actor, authorization)
+    # compare and set: name, context and entry are still those it was asked for under
+    if (
+        client.context != entry.context
+        or not pool.shares.current(entry)
+        or not _same_name(actor, authorization)
     ):
-        client.entry = entry
-        if pool.shares.file(entry, actor, client, catalog, notices, expires_at):
-            pool.list_moved(state)
-    else:
-        # the asker's alone
-        own = actor.machine.client
-        if own is not None and own.handle is client and own.list is not None:
-            actor.tell(m.Listed(client.id, catalog, own.list.notices, expires_at))
-    if state.generation != generation:
-        state.event = pool.event("list", actor, list=state.id, generation=state.generation)
+        return False
+    client.entry = entry
+    if pool.shares.file(entry, actor, client, catalog, notices, expires_at):
+        _moved(actor, entry.list)
+        pool.list_moved(entry.list)
+    return entry.list.alive
+
+
+def _moved(actor: KeyActor, state: ListState) -> None:
+    """File the event, and refuse who waits in the runtime's queue under the old list, now.
+
+    Those who wait for a place of their key are refused by the turn of their actor.
+    """
+    pool = actor.pool
+    state.event = pool.event("list", actor, list=state.id, generation=state.generation)
+    for call in list(pool.running.values()):
+        if call.list is state and call.held and call.reply is not None:
+            try:
+                call.check_list(state, gate=False)
+            except AfpoolError as refusal:
+                call.interrupt(refusal)
 
 
 def _same_name(actor: KeyActor, authorization: str | None) -> bool:
@@ -160,12 +192,13 @@ def _same_name(actor: KeyActor, authorization: str | None) -> bool:
         return False
 
 
-async def _catalog(actor: KeyActor, tools: list[bytes]) -> Catalog:
+async def _catalog(actor: KeyActor, answer: ListAnswer) -> Catalog:
     """Intern the listed tools; large ones are canonicalised in a thread so that the loop is not held."""
     pool = actor.pool
     without = actor.server.compare_without
+    tools = answer.tools
     heavy = [raw for raw in tools if len(raw) > THREAD_BYTES and pool.definitions.find(raw, without) is None]
     built = {}
     for raw in heavy:
         built[raw] = await pool.build_definition(raw, without)
-    return pool.catalog(actor, tools, built)
+    return pool.catalog(actor, tools, built, answer.left_out)

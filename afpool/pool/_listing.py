@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar, final
 
 import trio
@@ -22,11 +21,14 @@ from ._call import ask_share, check_identity
 from ._flights import client_for, ensure_settled
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from .._base.identity import CallerIdentity
     from ._actor import KeyActor
     from ._lists import ListState
 
 T = TypeVar("T")
+
 
 @final
 class Asker:
@@ -52,7 +54,9 @@ class Asker:
         if callable(self.identity):
             check_identity(actor, self.identity)
         if ask_share(actor) != self.authorization:
-            raise BindingChanged("the authorization name of this identity changed while its tools were listed")
+            raise BindingChanged(
+                "the authorization name of this identity changed while its tools were listed"
+            )
 
     async def through(self, waiting: Awaitable[T]) -> T:
         """Wait, bounded by the deadline, and come back through `check`."""
@@ -83,29 +87,32 @@ async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float,
         # a list that goes to the wire asks for the plan; another context retires the client
         plan = await asker.through(pool.resolve_plan(actor))
         pool.post(actor, m.PlanChanged(plan.context))
-    for again in (True, False):
+    for again in (True, True, False):
         client = await asker.through(client_for(actor, fresh=refresh))
         state = _in_hand(actor, authorization, client.context, make=True)
-        assert state is not None
-        try:
-            await asker.through(ensure_settled(actor, state, client.context, authorization))
-        except (SessionExpiredError, LocalSessionHandleLostError):
-            if not again:
-                raise
-            continue
-        break
-    state = _in_hand(actor, authorization, client.context, make=True)
-    if state is None or state.catalog is None:
-        raise OpenFailed("the client was replaced while its tools were listed; list again")
-    return _listing(actor, client.context, authorization, state)
+        if state is not None:
+            try:
+                await asker.through(ensure_settled(actor, state, client.context, authorization))
+            except (SessionExpiredError, LocalSessionHandleLostError):
+                if not again:
+                    raise
+                continue
+            # the client may have been replaced, the entry dissolved meanwhile
+            if state.catalog is not None and state is _in_hand(actor, authorization, client.context):
+                return _listing(actor, client.context, authorization, state)
+    raise OpenFailed("the client was replaced again and again while its tools were listed; list again")
 
 
-def _in_hand(actor: KeyActor, authorization: str | None, context: str | None, *, make: bool = False) -> ListState | None:
+def _in_hand(
+    actor: KeyActor, authorization: str | None, context: str | None, *, make: bool = False
+) -> ListState | None:
     """The list that decides for this identity: its entry's under sharing, else its client's own."""
     shares = actor.pool.shares
     name = actor.server.name
     if authorization is not None and context is not None and shares.may_share(name, authorization, context):
-        entry = shares.get(name, authorization, context) if make else shares.find(name, authorization, context)
+        entry = (
+            shares.get(name, authorization, context) if make else shares.find(name, authorization, context)
+        )
         if entry is not None:
             return entry.list
         return None

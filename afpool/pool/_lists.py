@@ -40,12 +40,26 @@ class ListState:
         notices: How many changes were announced.
         expires_at: When its time to live ends, on the runtime's clock.
         next_at: Not asked for again before this time.
+        asked_before: Whether it was asked for at all; the first asking counts for nothing.
         event: The number of the last event that touched it.
     """
 
     __slots__ = (
-        "alive", "catalog", "doubt", "entry", "event", "expires_at", "flight", "generation", "id", "interval",
-        "next_at", "noticed", "notices", "__weakref__",
+        "__weakref__",
+        "alive",
+        "asked_before",
+        "catalog",
+        "doubt",
+        "entry",
+        "event",
+        "expires_at",
+        "flight",
+        "generation",
+        "id",
+        "interval",
+        "next_at",
+        "noticed",
+        "notices",
     )  # fmt: skip
 
     def __init__(self, list_id: int, *, entry: Entry | None = None) -> None:
@@ -60,6 +74,7 @@ class ListState:
         self.expires_at = 0.0
         self.next_at = 0.0
         self.interval = RELIST_INTERVAL
+        self.asked_before = False
         self.event: int | None = None
         self.flight: object = None
 
@@ -104,9 +119,12 @@ class ListState:
         found = self.find(tool)
         return found is not None and found.digest == digest
 
-    def asked_again(self, now: float) -> None:
-        """Space re-listings: at most one a second, backing off to one in 30 seconds while it goes on."""
-        if now >= self.next_at + RELIST_INTERVAL_MAX:
+    def asked(self, now: float) -> None:
+        """Space askings: after the second at most one a second, backing off to one in 30 seconds while it goes on."""
+        if not self.asked_before:
+            self.asked_before = True
+            return
+        if now >= self.next_at + self.interval:  # it was quiet for longer than it had to be
             self.interval = RELIST_INTERVAL
         self.next_at = now + self.interval
         self.interval = min(self.interval * 2, RELIST_INTERVAL_MAX)

@@ -103,8 +103,8 @@ class KeyMachine:
     """
 
     __slots__ = (
-        "_active", "_next_id", "abandoned", "client", "closed", "draining", "epoch", "ghosts", "leases",
-        "limits", "old", "opening", "paused", "waiting",
+        "_active", "_next_id", "_torn", "abandoned", "client", "closed", "draining", "epoch", "ghosts", "last_opening",
+        "leases", "limits", "old", "opening", "paused", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: KeyLimits, next_id: Callable[[], int]) -> None:
@@ -117,11 +117,13 @@ class KeyMachine:
         self.waiting: dict[int, tuple[m.Admit, Reply[Any]]] | None = None
         self.leases: dict[int, ClientState] | None = None
         self.ghosts: set[int] | None = None  # places of a crashed predecessor (M4)
+        self.last_opening: int | None = None  # cancelled once more after a crash, which may have lost it (I8)
         self.draining: list[Reply[None]] | None = None
         self.closed = False
         self.paused = False
         self.abandoned = 0
-        self._active = False
+        self._active: bool | None = False  # as the outside was told; `None`: not known after a crash
+        self._torn: object = None  # the message whose turn crashed
 
     # ------------------------------------------------------------------ reads
 
@@ -169,10 +171,22 @@ class KeyMachine:
 
     def turn(self, message: Any, reply: Reply[Any] | None, /) -> Effects | None:
         """Handle one message; see `_messages` for what each means."""
-        return _TURNS[type(message)](self, message, reply)
+        try:
+            return _TURNS[type(message)](self, message, reply)
+        except AfpoolError:
+            raise
+        except BaseException:
+            self._torn = message
+            raise
 
     def successor(self) -> KeyMachine:
-        """The clean state after a crash: nothing admitted until the old places and clients are gone (M4)."""
+        """The clean state after a crash: nothing admitted until the old places and clients are gone (M4).
+
+        Facts of the message whose turn crashed are kept: nobody says a second time that a place was given
+        back, that a client was opened or is closed, that the key was revoked. Effects of that turn may be
+        lost, so the successor waits for one `Evict`, which lets it say again what has to be cancelled, closed
+        and kept.
+        """
         fresh = KeyMachine(self.limits, self._next_id)
         fresh.epoch = self.epoch
         fresh.closed = self.closed
@@ -183,12 +197,36 @@ class KeyMachine:
         if self.client is not None:
             old[self.client.id] = self.client
             _end_list(self.client)
+        fresh.old = old
+        fresh.ghosts = ghosts
+        fresh._keep_facts(self._torn)
         for client in old.values():
             client.wait_for_close = True
         fresh.old = old or None
-        fresh.ghosts = ghosts if ghosts or old else None
-        fresh._active = self._active
+        fresh.last_opening = self.last_opening
+        fresh._active = None
         return fresh
+
+    def _keep_facts(self, torn: object) -> None:
+        """What the message of the crashed turn says is so, whatever of that turn was done."""
+        assert self.ghosts is not None
+        assert self.old is not None
+        if isinstance(torn, m.Settle):
+            self.ghosts.discard(torn.ticket)
+        elif isinstance(torn, m.Abandon):
+            if torn.final:
+                self.ghosts.discard(torn.ticket)
+        elif isinstance(torn, m.Opened):
+            self.old.setdefault(torn.client_id, ClientState(torn.client_id, torn.context, torn.handle))
+        elif isinstance(torn, m.ClientLost):
+            if torn.closed:
+                self.old.pop(torn.client_id, None)
+        elif isinstance(torn, m.Revoke):
+            self.epoch += 1  # once too often is no harm, once too rarely lets a revoked binding through
+        elif isinstance(torn, m.Close):
+            self.closed = True
+        elif isinstance(torn, (m.Pause, m.Resume)):
+            self.paused = isinstance(torn, m.Pause)
 
     # ------------------------------------------------------------------ admission
 
@@ -200,7 +238,7 @@ class KeyMachine:
         client = self.client
         if client is not None:
             if msg.context is not None and msg.context != client.context:
-                raise _other_plan()
+                raise other_plan()
             if not msg.lease:
                 return [Answer(reply, client.handle)]
             leases = self.leases
@@ -210,14 +248,15 @@ class KeyMachine:
                 leases[msg.ticket] = client
                 client.leases += 1
                 return [Answer(reply, client.handle)]
-            if msg.chain and any(ticket in leases for ticket in msg.chain):
-                raise Overloaded(
-                    f"all {self.limits.max_operations} places of the key are taken, one of them by the call that "
-                    "this call is made from: it would wait for itself; nothing was sent"
-                )
         elif self.opening is not None and self.opening.context is not None:
             if msg.context is not None and msg.context != self.opening.context:
-                raise _other_plan()
+                raise other_plan()
+        if msg.chain and self._waits_for_itself(msg):
+            raise Overloaded(
+                f"{self.in_flight} of {self.limits.max_operations} places of the key are taken, one of them by the "
+                "call that this call is made from, and the next one is free only after it: it would wait for "
+                "itself; nothing was sent"
+            )
         waiting = self.waiting
         if waiting is None:
             waiting = self.waiting = {}
@@ -228,6 +267,14 @@ class KeyMachine:
         waiting[msg.ticket] = (msg, reply)
         return self._open_if_needed([], fresh=msg.fresh)
 
+    def _waits_for_itself(self, msg: m.Admit) -> bool:
+        """Whether no place comes free before a call that this one is made from gives its own back."""
+        places: set[int] | dict[int, ClientState] = self.ghosts or self.leases or {}
+        held_up = self.ghosts is not None or (
+            msg.lease and (self.draining is not None or len(places) >= self.limits.max_operations)
+        )
+        return held_up and any(ticket in places for ticket in msg.chain)
+
     def _open_if_needed(self, effects: Effects, *, fresh: bool = False) -> Effects:
         # I8: not while one is under way, not while a client has to be gone first, not for a crashed state.
         if self.client is None and self.waiting and self.ghosts is None:
@@ -235,7 +282,8 @@ class KeyMachine:
                 self.opening.fresh = self.opening.fresh or fresh
             elif not any(client.wait_for_close for client in (self.old or {}).values()):
                 wants_fresh = fresh or any(msg.fresh for msg, _ in self.waiting.values())
-                self.opening = Opening(self._next_id(), wants_fresh)
+                self.last_opening = self._next_id()
+                self.opening = Opening(self.last_opening, wants_fresh)
                 effects.append(m.StartOpening(self.opening.token, wants_fresh))
         return self._flag(effects)
 
@@ -253,7 +301,7 @@ class KeyMachine:
                 msg, reply = waiting[ticket]
                 if msg.context is not None and msg.context != client.context:
                     del waiting[ticket]
-                    effects.append(Refuse(reply, _other_plan()))
+                    effects.append(Refuse(reply, other_plan()))
                 elif not msg.lease:
                     del waiting[ticket]
                     effects.append(Answer(reply, client.handle))
@@ -285,11 +333,10 @@ class KeyMachine:
 
     def _gave_back(self, client: ClientState, effects: Effects) -> Effects | None:
         client.leases -= 1
-        if client is not self.client:
-            if client.leases == 0:
-                effects.append(m.CloseClient(client.handle, "replaced"))  # M3
-        elif self.waiting:
-            self._grant(effects)
+        if client is not self.client and client.leases == 0:
+            effects.append(m.CloseClient(client.handle, "replaced"))  # M3
+        if self.waiting:
+            self._grant(effects)  # the place is the key's, whichever client it was on
         if not self.leases and self.draining is not None:
             self._drained(effects)
         return effects if self.client is client and not effects else self._flag(effects)
@@ -331,15 +378,14 @@ class KeyMachine:
             return [Answer(reply, False)]
         opening.context = msg.context
         waiting = self.waiting or {}
-        if msg.retry_after is not None and not opening.fresh:
-            for _, waiter in waiting.values():
-                effects.append(Refuse(waiter, _backing_off(msg.retry_after)))
-            waiting.clear()
-        else:
-            for ticket, (admit, waiter) in list(waiting.items()):
-                if admit.context is not None and admit.context != msg.context:
-                    del waiting[ticket]
-                    effects.append(Refuse(waiter, _other_plan()))
+        held_off = None if opening.fresh else msg.retry_after
+        for ticket, (admit, waiter) in list(waiting.items()):
+            if admit.context is not None and admit.context != msg.context:
+                del waiting[ticket]
+                effects.append(Refuse(waiter, other_plan()))
+            elif held_off is not None:
+                del waiting[ticket]
+                effects.append(Refuse(waiter, _backing_off(held_off)))
         go = bool(waiting)
         if not go:
             self.opening = None
@@ -399,11 +445,16 @@ class KeyMachine:
         return self._open_if_needed(effects)
 
     def _recovered(self, effects: Effects) -> Effects:
+        if self.last_opening is not None:
+            effects.append(m.CancelOpening(self.last_opening))
+            self.last_opening = None
         if self.ghosts is not None and not self.ghosts:
             for client in (self.old or {}).values():
                 effects.append(m.CloseClient(client.handle, "its actor crashed"))
             if self.old is None:
                 self.ghosts = None
+                if self.draining is not None:
+                    return self._drained(effects)
                 return self._grant(effects)
         return self._flag(effects)
 
@@ -484,7 +535,7 @@ class KeyMachine:
         if self.draining is None:
             self.draining = []
         self.draining.append(reply)
-        return [] if self.leases else self._drained([])
+        return [] if self.leases or self.ghosts is not None else self._drained([])
 
     def _drained(self, effects: Effects) -> Effects:
         for reply in self.draining or ():
@@ -525,14 +576,19 @@ def stale(listed: int, now: int) -> StaleTools:
         text = "its server announced a change that was not looked at yet"
     else:
         text = f"the list has changed since (generation {listed}, now {now})"
-    return StaleTools(f"the tool's list is not known to be true: {text}; nothing was sent; list the tools again")
+    return StaleTools(
+        f"the tool's list is not known to be true: {text}; nothing was sent; list the tools again"
+    )
 
 
 def _revoked() -> BindingChanged:
-    return BindingChanged("the authorization behind this tool was revoked; nothing was sent; list the tools again")
+    return BindingChanged(
+        "the authorization behind this tool was revoked; nothing was sent; list the tools again"
+    )
 
 
-def _other_plan() -> BindingChanged:
+def other_plan() -> BindingChanged:
+    """The refusal of a call whose plan is no longer the one in force."""
     return BindingChanged(
         "the plan for this identity differs from the one that the tool was listed under; nothing was sent; "
         "list the tools again"

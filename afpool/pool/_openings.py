@@ -8,7 +8,7 @@ exist, and an opening that finds no room has an idle one evicted or waits, holdi
 from __future__ import annotations
 
 import inspect
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -54,6 +54,7 @@ class Openings:
         self._backoffs: dict[tuple[PoolKey, str], Backoff] = {}
         self._room_wanted: deque[trio.Event] = deque()
         self._closing: set[int] = set()
+        self._listing: Counter[int] = Counter()  # lists on their way, by client
         self.clients: dict[int, Client] = {}
         self.taken = 0  # clients that exist or are about to
         self.opened = 0
@@ -92,7 +93,9 @@ class Openings:
         name = plan.endpoint
         endpoint = self._endpoints.get(name)
         if endpoint is None:
-            endpoint = self._endpoints[name] = Endpoint(name, self._pool.limits.max_connecting, self._pool.seams)
+            endpoint = self._endpoints[name] = Endpoint(
+                name, self._pool.limits.max_connecting, self._pool.seams
+            )
         return endpoint
 
     # ------------------------------------------------------------------ opening
@@ -123,20 +126,26 @@ class Openings:
                 context = resolved.context
                 backoff = self._backoffs.get((actor.key, context))
                 wait = None if backoff is None else backoff.until - pool.seams.now()
-                go = pool.taken(pool.post(actor, m.PlanChanged(context, token, wait if wait and wait > 0 else None)))
+                go = pool.taken(
+                    pool.post(actor, m.PlanChanged(context, token, wait if wait and wait > 0 else None))
+                )
                 if not go:
                     return
                 client = await self._connect(actor, resolved)
                 self._backoffs.pop((actor.key, context), None)
                 pool.event("opened", actor, client=client.id)
                 actor.tell(m.Opened(token, client.id, context, client))
+                if self._room_wanted:
+                    self.evict(actor)  # only if nobody has taken a place on it
                 return
             if token not in self._scopes:
                 return  # cancelled by `cancel`: nobody waits
-            error = OpenFailed(f"the client was not open within {pool.limits.open_timeout:g} s; nothing was sent")
+            error = OpenFailed(
+                f"the client was not open within {pool.limits.open_timeout:g} s; nothing was sent"
+            )
         except AfpoolError as failure:
             error = failure
-        except Exception as failure:  # noqa: BLE001 -- turned into a message to the owner
+        except Exception as failure:
             error = OpenFailed(f"opening failed ({type(failure).__name__}); nothing was sent")
             error.__cause__ = failure
         finally:
@@ -224,18 +233,33 @@ class Openings:
             self.taken -= 1
 
     def _evict_idle(self) -> None:
-        idle = [
-            actor
-            for actor in self._pool.kept
-            if actor.machine.client is not None and actor.machine.idle and not actor.machine.paused
-        ]
+        idle = [actor for actor in self._pool.kept if self._may_evict(actor) and not actor.machine.paused]
         if idle:
             self.evict(min(idle, key=lambda actor: actor.last_used))
+
+    def _may_evict(self, actor: KeyActor) -> bool:
+        client = actor.machine.client
+        # a list on its way takes no place, but it is a use all the same
+        return client is not None and actor.machine.idle and not self._listing[client.id]
+
+    def listing_begins(self, client: Client) -> None:
+        """A list goes to the wire: its client is in use until `listing_ended`."""
+        self._listing[client.id] += 1
+
+    def listing_ended(self, actor: KeyActor, client: Client) -> None:
+        """The list has come, or has not."""
+        self._listing[client.id] -= 1
+        if not self._listing[client.id]:
+            del self._listing[client.id]
+            if self._room_wanted:
+                self.evict(actor)
+            elif self._pool.seams.now() >= actor.last_used + self._pool.limits.idle_timeout:
+                self._pool.janitor_wake()
 
     def evict(self, actor: KeyActor) -> None:
         """Close the client of an idle key."""
         client = actor.machine.client
-        if client is not None and actor.machine.idle:
+        if client is not None and self._may_evict(actor):
             self.evicted += 1
             self._pool.event("evicted", actor, client=client.id)
             actor.tell(m.Evict())
@@ -263,7 +287,7 @@ class Openings:
                 self.counts.killed += 1
             else:
                 self.counts.closed += 1
-        except Exception:  # noqa: BLE001 -- a client that cannot be closed in order is killed
+        except Exception:
             client.kill()
             self.counts.killed += 1
         finally:
@@ -273,6 +297,7 @@ class Openings:
         if client.entry is not None:
             self._pool.shares.left(client.entry, client)
             client.entry = None
+        client.hooks = GONE  # nothing of the key is held by what is left of its client
         self._closing.discard(client.id)
         if self.clients.pop(client.id, None) is not None:
             self._room_left()
@@ -323,11 +348,15 @@ class ActorHooks:
         """The incarnation is over."""
         actor = self._actor
         actor.pool.event("client-lost", actor, client=client.id, why=reason)
+        if client.entry is not None:
+            actor.pool.shares.left(client.entry, client)  # another member has to listen
         actor.tell(m.ClientLost(client.id, reason))
 
     def _unsettle(self, client: Client, why: str) -> None:
         actor = self._actor
-        number = actor.pool.event("list-changed" if why == "notice" else "stream-lost", actor, client=client.id)
+        number = actor.pool.event(
+            "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
+        )
         entry = client.entry
         if entry is not None:
             entry.list.event = number
@@ -338,11 +367,34 @@ class ActorHooks:
             actor.tell(m.ListChanged(client.id, why=why))
 
 
+@final
+class Gone:
+    """Hooks of a client that was closed."""
+
+    __slots__ = ()
+
+    def list_changed(self, client: Client) -> None:
+        """Nobody lists any more."""
+
+    def stream_lost(self, client: Client) -> None:
+        """Nobody listens any more."""
+
+    def lost(self, client: Client, reason: str) -> None:
+        """Nobody has it any more."""
+
+
+GONE: Final = Gone()
+
+
 def as_open_failure(error: AfpoolError) -> AfpoolError:
     """Nothing of any call was sent, whatever befell the opening's own requests."""
     if error.delivery == "not-sent" and not isinstance(error, DeadlineExceeded):
         return error
-    kind = type(error) if NOT_SENT in error.deliveries and not isinstance(error, DeadlineExceeded) else OpenFailed
+    kind = (
+        type(error)
+        if NOT_SENT in error.deliveries and not isinstance(error, DeadlineExceeded)
+        else OpenFailed
+    )
     failure = kind(
         f"{error.message} (while opening; nothing of a call was sent)",
         delivery=NOT_SENT,

@@ -39,7 +39,7 @@ from ..protocol import NotJson, encode_json
 from . import _messages as m
 from ._call import Call, check_identity
 from ._flights import ensure_settled
-from ._machine import stale
+from ._machine import other_plan, stale
 from ._settle import give_back, hand_over
 
 if TYPE_CHECKING:
@@ -140,16 +140,29 @@ async def _steps(call: Call) -> bytes:
         await _adopt(call)
     elif call.list.noticed:
         await _relist(call, call.list)
+    elif call.list.entry is not None and client.entry is None:
+        client.entry = call.list.entry  # what this client hears of changes is about the shared list
     # 4 and 5: the client asks the gate at each boundary of each attempt
-    return await client.call(call)
+    raw = await client.call(call)
+    call.look_back()
+    return raw
 
 
 async def _relist(call: Call, state: ListState) -> None:
+    actor = call.actor
+    if state.asked_before and state.flight is None and actor.machine.client is not None:
+        # a list that goes to the wire asks for the plan; a list's first asking follows an opening, which has
+        resolved = await through(call, "plan", actor.pool.resolve_plan(actor))
+        if resolved.context != call.binding.context:
+            actor.pool.post(actor, m.PlanChanged(resolved.context))
+            raise other_plan()
     try:
-        await through(call, "list", ensure_settled(call.actor, state, call.binding.context, call.binding.authorization))
-    except OpenFailed:
-        raise
+        await through(
+            call, "list", ensure_settled(call.actor, state, call.binding.context, call.binding.authorization)
+        )
     except AfpoolError as error:
+        if call.client is None and not state.alive:
+            return  # its client went with it: step 3 decides by definition
         if error.delivery == NOT_SENT:
             raise
         raise _list_failed(error) from error
@@ -233,7 +246,9 @@ def granted(reply: Reply[T]) -> T:
     try:
         return reply.result()
     except ActorError as error:
-        raise ActorCrashed(f"the actor of this key does not answer ({type(error).__name__}); nothing was sent") from error
+        raise ActorCrashed(
+            f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
+        ) from error
 
 
 def _list_failed(error: AfpoolError) -> OpenFailed:
@@ -257,9 +272,9 @@ async def through(call: Call, stage: str, waiting: Awaitable[T], *, holds: bool 
             with call.bounded():
                 value = await waiting
     except AfpoolError as error:
-        call.use.note(stage, error.code, call.actor.pool.seams.now())
-        if call.interrupted is None:
-            call.recheck(stage, gate=False)
+        if error is not call.interrupted:
+            call.use.note(stage, error.code, call.actor.pool.seams.now())
+        call.recheck(stage, gate=False)
         raise
     except Exception as error:
         call.use.note(stage, type(error).__name__, call.actor.pool.seams.now())

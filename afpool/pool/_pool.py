@@ -6,10 +6,8 @@ import contextlib
 import contextvars
 import os
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-import attrs
 import trio
 
 from actors import ActorError, MailboxFull
@@ -34,10 +32,9 @@ from . import _messages as m
 from ._actor import KeyActor
 from ._admission import RuntimeAdmission
 from ._bound import Listing, Toolset
-from ._call import Call
 from ._deadlines import Deadlines
-from ._janitor import Janitor
 from ._flights import client_for
+from ._janitor import Janitor
 from ._listing import list_tools
 from ._machine import KeyLimits
 from ._openings import Openings, Resolved
@@ -47,12 +44,15 @@ from ._shares import Shares
 from ._statistics import CloseReport, PoolStatistics, statistics
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
     from actors import Reply, Request
 
-    from .._base.credential import CredentialProvider, Signer
+    from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.definition import Catalog
     from .._base.use import Use
     from ..client import Client
+    from ._call import Call
     from ._lists import ListState
 
 T = TypeVar("T")
@@ -81,6 +81,7 @@ class Pool:
         signer: Signer | None,
         secret: bytes | None,
         on_use: Callable[[Use], object] | None,
+        on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None,
         client_name: str,
         client_version: str,
         seams: Seams,
@@ -91,7 +92,9 @@ class Pool:
             if server.name in self.servers:
                 raise ValueError(f"two servers are named {server.name!r}")
             if server.plan is None and plan is None:
-                raise ValueError(f"server {server.name!r} has no plan of its own and the pool has no plan function")
+                raise ValueError(
+                    f"server {server.name!r} has no plan of its own and the pool has no plan function"
+                )
             self.servers[server.name] = server
         if not self.servers:
             raise ValueError("a pool needs at least one server")
@@ -135,6 +138,7 @@ class Pool:
             seams=seams,
             credentials=credentials,
             signer=signer,
+            on_authorization=on_authorization,
             client_name=client_name,
             client_version=client_version,
             max_operations=limits.max_operations,
@@ -193,7 +197,9 @@ class Pool:
             raise next(problems[name] for name in names)
         return Toolset([listings[name] for name in names if name in listings], problems)
 
-    async def refresh(self, identity: CallerIdentity, server: str | None = None, *, deadline: float | None = None) -> Toolset:
+    async def refresh(
+        self, identity: CallerIdentity, server: str | None = None, *, deadline: float | None = None
+    ) -> Toolset:
         """Ask the server for the list again, and try a failed opening at once; otherwise as `tools`."""
         return await self.tools(identity, server, deadline=deadline, refresh=True)
 
@@ -269,7 +275,9 @@ class Pool:
         for call in list(self.running.values()):
             if call.use.call_id == call_id:
                 sent = "it was sent and may take effect" if call.begun else "nothing was sent"
-                call.interrupt(CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT))
+                call.interrupt(
+                    CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT)
+                )
                 return True
         return False
 
@@ -400,7 +408,9 @@ class Pool:
                 f"{self.limits.max_waiting} requests wait for this key's actor already; nothing was sent"
             ) from None
         except ActorError as error:
-            raise ActorCrashed(f"the actor of this key is stopped ({type(error).__name__}); nothing was sent") from error
+            raise ActorCrashed(
+                f"the actor of this key is stopped ({type(error).__name__}); nothing was sent"
+            ) from error
 
     @staticmethod
     def taken(reply: Reply[T]) -> T:
@@ -424,7 +434,8 @@ class Pool:
 
     def after_crash(self, actor: KeyActor) -> None:
         """Kick the successor once it is in place: old clients without places are to be closed."""
-        self.spawn(self._kick, actor)
+        if self.can_spawn:
+            self.spawn(self._kick, actor)
 
     async def _kick(self, actor: KeyActor) -> None:
         actor.tell(m.Evict())
@@ -485,12 +496,16 @@ class Pool:
         return built
 
     def catalog(
-        self, actor: KeyActor, tools: list[bytes], built: Mapping[bytes, Definition | ContentError]
+        self,
+        actor: KeyActor,
+        tools: list[bytes],
+        built: Mapping[bytes, Definition | ContentError],
+        left_out: Iterable[tuple[str, str]] = (),
     ) -> Catalog:
         """Intern a list; a tool that cannot be read is quarantined with the reason, the others live."""
         without = actor.server.compare_without
         definitions = []
-        quarantined = []
+        quarantined = list(left_out)
         for index, raw in enumerate(tools):
             try:
                 ready = built.get(raw)
@@ -538,7 +553,7 @@ class Pool:
     async def _guarded(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
         try:
             await fn(*args)
-        except Exception:  # noqa: BLE001 -- see spawn
+        except Exception:
             self.records.failures += 1
             logger.exception("a background task failed: %s", getattr(fn, "__qualname__", "task"))
         finally:
@@ -565,7 +580,9 @@ class Pool:
                 await trio.sleep(0.005)
         for call in list(self.running.values()):
             call.interrupt(
-                PoolClosed("the pool was closed while the server worked; it may take effect", delivery=IN_DOUBT)
+                PoolClosed(
+                    "the pool was closed while the server worked; it may take effect", delivery=IN_DOUBT
+                )
             )
         left = self.settling + len(self.running)
         for client in list(self.openings.clients.values()):
@@ -601,6 +618,7 @@ async def open_pool(
     signer: Signer | None = None,
     secret: bytes | None = None,
     on_use: Callable[[Use], object] | None = None,
+    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None,
     client_name: str = "afpool",
     client_version: str | None = None,
     seams: Seams | None = None,
@@ -618,6 +636,8 @@ async def open_pool(
         signer: Adds headers to each HTTP request, last of all.
         secret: Key of the digests that stand for keys and contexts; made up for the process when absent.
         on_use: Called with the `Use` of every ended call.
+        on_authorization: Called with the server's name, the projection and what is needed when somebody has
+            to authorize first; the only place where the address goes. Synchronous.
         client_name: Told to servers.
         client_version: Told to servers.
         seams: Clock, random, ids, network, threads.
@@ -634,6 +654,7 @@ async def open_pool(
         signer=signer,
         secret=secret,
         on_use=on_use,
+        on_authorization=on_authorization,
         client_name=client_name,
         client_version=client_version or _version(),
         seams=Seams() if seams is None else seams,
@@ -644,7 +665,7 @@ async def open_pool(
         pool.start(nursery)
         try:
             yield pool
-        except BaseException as error:  # noqa: BLE001 -- raised again below, outside of the nursery
+        except BaseException as error:
             failure = error
         await pool.aclose()
     if failure is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._base.use import Use
 
 logger = logging.getLogger("afpool")
@@ -47,7 +48,7 @@ class Records:
         if self._on_use is not None:
             try:
                 self._on_use(use)
-            except Exception:  # noqa: BLE001 -- the app's callback must not fail a call; counted and logged
+            except Exception:
                 self.failures += 1
                 logger.exception("on_use raised")
 

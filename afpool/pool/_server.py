@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
 from .._base.identity import FIELDS, Identity, check_keyed_on
-from ..client import Plan
+
+if TYPE_CHECKING:
+    from ..client import Plan
 
 PlanFunction: TypeAlias = Callable[[str, Identity], "Plan | Awaitable[Plan]"]
 ShareFunction: TypeAlias = Callable[[str, Identity], "str | None"]
@@ -57,7 +59,11 @@ class Server:
         Raises:
             ValueError: One user's credential would serve others on the same connection.
         """
-        if plan.credential is not None and plan.credential.mode == "user" and "principal" not in self.keyed_on:
+        if (
+            plan.credential is not None
+            and plan.credential.mode == "user"
+            and "principal" not in self.keyed_on
+        ):
             raise ValueError(
                 f"server {self.name!r} has a credential per user and must be keyed on 'principal', "
                 f"not on {self.keyed_on!r}"

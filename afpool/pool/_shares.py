@@ -91,11 +91,13 @@ class Shares:
     ) -> bool:
         """File a list that `client` received; return whether the generation moved.
 
-        The caller has compared name and context; this compares the entry.
+        The caller has compared name and context; this compares the entry. `entry.list.alive` says afterwards
+        whether the entry is still shared.
         """
         state = entry.list
         differs = state.catalog is not None and state.catalog.digest != catalog.digest
-        quiet = state.doubt is None and not state.noticed and state.notices == notices
+        # a forced refresh is no sign of a change
+        quiet = state.doubt in (None, "refresh") and not state.noticed and state.notices == notices
         heard = entry.listener is not None and entry.listener.listening
         if differs and quiet and heard and entry.listener is not client:
             self.take_out(entry, actor)

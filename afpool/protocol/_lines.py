@@ -7,16 +7,23 @@ A line over the cap costs itself and not the stream: it is skipped to its end an
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import attrs
 
 HEAD_BYTES: Final = 256
 
 
-class LineTooLong(NamedTuple):
-    """Stands in the place of a line that was longer than `limit` bytes; `head` is how it began."""
+@attrs.frozen
+class LineTooLong:
+    """Stands in the place of a line that was longer than `limit` bytes.
+
+    `head` is how it began, at most 256 bytes, so that the request behind it can be found. It is the peer's
+    and not shown.
+    """
 
     limit: int
-    head: bytes = b""
+    head: bytes = attrs.field(default=b"", repr=False)
 
 
 class LineSplitter:
@@ -47,7 +54,7 @@ class LineSplitter:
                 continue
             line = piece
             if len(self._tail) + len(piece) > limit:
-                found.append(LineTooLong(limit, bytes(self._tail[:HEAD_BYTES]) + piece[:HEAD_BYTES]))
+                found.append(self._too_long(piece))
                 self._tail = bytearray()
                 continue
             if self._tail:
@@ -60,12 +67,18 @@ class LineSplitter:
                 found.append(line)
         if rest and not self._skipping:
             if len(self._tail) + len(rest) > limit:
-                found.append(LineTooLong(limit, bytes(self._tail[:HEAD_BYTES]) + rest[:HEAD_BYTES]))
+                found.append(self._too_long(rest))
                 self._tail = bytearray()
                 self._skipping = True
             else:
                 self._tail += rest
         return found
+
+    def _too_long(self, piece: bytes) -> LineTooLong:
+        # No more than the cap, so that the head does not depend on how the bytes were split.
+        size = min(HEAD_BYTES, self.max_line_bytes)
+        head = bytes(self._tail[:size]) + piece[:size]
+        return LineTooLong(self.max_line_bytes, head[:size])
 
     def at_eof(self) -> list[bytes | LineTooLong]:
         """Return what stood after the last newline, as the stream has ended: one line or none."""

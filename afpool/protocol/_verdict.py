@@ -192,10 +192,14 @@ def classify_http(
         challenge: The answer carries a `www-authenticate` that could be read.
         same_origin: The answer is a 307 or 308 whose target is of the same origin.
     """
-    if status == 200 and message is not None and message.method is None:
-        # What nearly every answer is.
-        if message.result and not message.error:
-            return _RESULT_200
+    if (
+        status == 200
+        and message is not None
+        and message.method is None
+        and message.result
+        and not message.error
+    ):
+        return _RESULT_200  # what nearly every answer is
     if message is not None and not message.is_response:
         message = None
     body = decode_error(message.error) if message is not None and message.is_error else None

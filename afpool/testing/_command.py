@@ -46,8 +46,6 @@ class _Control:
 
     def __init__(self, server: FakeServer) -> None:
         self._server = server
-        server.routes["/control"] = self.control
-        server.routes["/log"] = self.log
 
     async def control(
         self, connection: HttpConnection, verb: str, headers: Mapping[str, str], body: bytes
@@ -122,6 +120,8 @@ class _Control:
 
 
 async def _serve_http(server: FakeServer, *, stay: bool) -> None:
+    control = _Control(server)
+    server.routes.update({"/control": control.control, "/log": control.log})
     async with server:
         root = server.url.removesuffix(server.path)
         where = {"url": server.url, "control": f"{root}/control", "log": f"{root}/log"}

@@ -125,7 +125,7 @@ class Engine:
         if session is None:
             return False
         if session.listener is not None:
-            session.listener.finish(None)
+            self.streams.finish(session.listener, None)
         self.ledger.wake()
         return True
 

@@ -63,6 +63,10 @@ class Rules:
         if rule in self.rules:
             self.rules.remove(rule)
 
+    def concern(self, arrival: Arrival) -> bool:
+        """Whether any rule matches now; none is used up by asking."""
+        return any(rule.matches(arrival) for rule in self.rules)
+
     async def decide(self, arrival: Arrival) -> Answering | None:
         """Carry out the waits that match, up to the first action that decides the answer.
 

@@ -140,7 +140,7 @@ class FakeServer(Service):
         It names the program by its path, so that it runs in any directory and environment.
 
         Args:
-            script: See `afpool.testing.Script`; plain JSON, no secrets: other users of the machine can
+            script: See `afpool.testing.StdioScript`; plain JSON, no secrets: other users of the machine can
                 read a command line. A long one is better put in a file: `{"file": PATH}`.
             era: As in `http`; a member `era` of the script goes first.
             log: File to which the child appends what it saw; read it with `read_log`.

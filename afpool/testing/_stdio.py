@@ -2,8 +2,9 @@
 
 Rules and invariants:
 
-* A line is filed when it has been read; notifications are taken in at once, requests each in a task of
-  their own, so a slow tool holds up nobody.
+* A line is filed when it has been read; notifications are taken in at once (unless a rule concerns them),
+  requests each in a task of their own, so a slow tool holds up nobody. Requests that come in one piece
+  may be served in any order.
 * Everything that leaves goes through one queue and one writer: lines never mix.
 * A scripted exit is immediate (`os._exit`): like a crash it loses what the writer has not written.
 * The child ends at the end of stdin, or with its parent where a script makes it ignore that.
@@ -134,7 +135,8 @@ class _StdioServer:
         exchange = _StdioExchange(self, arrival)
         if arrival.kind == "request":
             engine.begin(exchange)
-        elif not engine.rules.rules:
+        elif not engine.rules.concern(arrival):
+            # In the reader's own step: what follows on the line may depend on it.
             self._take_in(exchange, message)
             return
         nursery.start_soon(self._handle, exchange, message)
@@ -270,5 +272,5 @@ def run_stdio(script: StdioScript, log: str | None) -> None:
             engine.ledger.sink({"process": {"role": "child", "pid": child.pid}})
     left = script.stderr_flood
     while left > 0:
-        left -= os.write(2, b"x" * min(left, 4095) + b"\n")
+        left -= os.write(2, b"x" * (min(left, 4096) - 1) + b"\n")
     trio.run(_StdioServer(script, engine).run)

@@ -42,6 +42,11 @@ class Streams:
             listener.session.listener = None
         self._changed()
 
+    def finish(self, listener: Listener, final: Message | None) -> None:
+        """End a stream from our side, after a last message if there is one; it counts as closed at once."""
+        listener.finish(final)
+        self.remove(listener)
+
     def broadcast(self, method: str, params: Mapping[str, Any] | None) -> int:
         """Send a notification on every stream that wants it; says on how many."""
         return sum(listener.offer(method, params) for listener in tuple(self.open))
@@ -53,5 +58,5 @@ class Streams:
             final = None
             if graceful and listener.session is None:
                 final = result_message(listener.subscription_id, result)
-            listener.finish(final)
+            self.finish(listener, final)
         return len(ended)

@@ -187,7 +187,7 @@ class HttpLink:
 
     def give_back(self, connection: HttpConnection, *, reusable: bool) -> None:
         """Lay a connection by, or close it."""
-        if reusable and not self._closed:
+        if reusable:
             self._idle.append(connection)
         else:
             connection.wire.close()

@@ -168,12 +168,21 @@ class TestCanary:
         with pytest.raises((ValueError, TypeError)) as refused:
             make(bad)
         assert CANARY not in str(refused.value)
-        # The callers' own frames hold what they passed; those of the package must not.
-        shown = traceback.TracebackException.from_exception(refused.value, capture_locals=True)
-        ours = [repr(frame.locals) for frame in shown.stack if "/afpool/_base/" in frame.filename]
-        assert ours
-        assert not any(CANARY in line for line in ours)
+        assert_frames_of_ours_are_clean(refused.value)
         assert refused.value.__context__ is None
+
+    def test_what_is_no_string_is_forgotten_first(self):
+        with pytest.raises(TypeError, match="not bytes") as refused:
+            Secret(CANARY.encode())
+        assert_frames_of_ours_are_clean(refused.value)
+
+
+def assert_frames_of_ours_are_clean(error):
+    # The callers' own frames hold what they passed; those of the package must not.
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    ours = [repr(frame.locals) for frame in shown.stack if "/afpool/_base/" in frame.filename]
+    assert ours
+    assert not any(CANARY in line for line in ours)
 
 
 def traceback_with_locals(error):

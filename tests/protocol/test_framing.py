@@ -4,7 +4,7 @@ import itertools
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from afpool.protocol import EventTooLarge, LineSplitter, LineTooLong, SseEvent, SseParser
@@ -12,7 +12,14 @@ from afpool.protocol import EventTooLarge, LineSplitter, LineTooLong, SseEvent, 
 FIELDS = [b"data:", b"data: ", b"data", b"id: ", b"event: ", b"retry: ", b":", b"message"]
 ENDS = [b"\n", b"\r", b"\r\n", b"\n\n"]
 ODD = [b"x", b"12", b" ", b"\0", b"\xff", b"\xef", b"\xef\xbb\xbf"]
-SSE_PARTS = st.sampled_from([*FIELDS, *ENDS, *ODD])
+SSE_LINES = st.tuples(
+    st.sampled_from([*FIELDS, *ODD, b""]), st.sampled_from([*ODD, b""]), st.sampled_from(ENDS)
+)
+# Whole lines, so that most texts hold events, behind whatever a stream may begin with.
+SSE_TEXTS = st.tuples(
+    st.sampled_from([b"", b"\xef\xbb\xbf", b"\xef", b"\n"]),
+    st.lists(SSE_LINES.map(b"".join), min_size=1, max_size=30).map(b"".join),
+).map(b"".join)
 
 
 def split_at(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -32,9 +39,11 @@ def sse(chunks, limit=1000):
     return [*found, parser.last_event_id, parser.retry, parser.comments]
 
 
-@given(
-    st.lists(SSE_PARTS, max_size=40).map(b"".join), st.lists(st.integers(0, 500)), st.sampled_from([8, 1000])
-)
+@given(SSE_TEXTS, st.lists(st.integers(0, 500)), st.sampled_from([8, 1000]))
+@example(b"data:\r\n", [], 1000)
+@example(b"\xef\xbb\xbfdata:\n\n", [], 1000)
+@example(b"id: a\0b\n\n", [], 1000)
+@settings(max_examples=300)
 def test_any_split_gives_the_same_events(data, cuts, limit):
     whole = sse([data], limit)
     assert sse(split_at(data, cuts), limit) == whole
@@ -71,7 +80,10 @@ def reference(data: bytes):
     return events
 
 
-@given(st.lists(SSE_PARTS, max_size=60).map(b"".join))
+@given(SSE_TEXTS)
+@example(b"\xef\xbb\xbfdata: a\r\ndata:b\r\n\r\n")
+@example(b"id: a\0b\ndata: a\n\n")
+@settings(max_examples=300)
 def test_events_are_those_of_the_standard(data):
     assert SseParser(10_000).feed(data) == reference(data)
 
@@ -119,7 +131,7 @@ def test_any_split_gives_the_same_lines(data, cuts):
     expected = []
     for line in data.split(b"\n"):
         if len(line) > 12:
-            expected.append(LineTooLong(12))
+            expected.append(LineTooLong(12, line[:12]))
         elif line.removesuffix(b"\r"):
             expected.append(line.removesuffix(b"\r"))
     assert lines([data]) == expected
@@ -129,14 +141,22 @@ def test_any_split_gives_the_same_lines(data, cuts):
 
 def test_a_line_that_is_too_long_is_reported_at_once_and_the_stream_survives():
     splitter = LineSplitter(10)
-    assert splitter.feed(b"x" * 11) == [LineTooLong(10)]
+    assert splitter.feed(b"x" * 11) == [LineTooLong(10, b"x" * 10)]
     assert splitter.feed(b"x" * 1000) == []
     assert splitter.feed(b"y\nok\n") == [b"ok"]
-    assert splitter.feed(b"x" * 11) == [LineTooLong(10)]
+    assert splitter.feed(b"x" * 11) == [LineTooLong(10, b"x" * 10)]
     assert splitter.at_eof() == []
     assert splitter.feed(b"ok\nrest") == [b"ok"]
     assert splitter.at_eof() == [b"rest"]
     assert splitter.at_eof() == []
+
+
+def test_the_head_of_a_line_that_is_too_long_is_its_beginning_and_not_shown():
+    data = bytes(range(32, 127)) * 10
+    for size in (1, 100, 300, 2000):
+        (found,) = lines([data[i : i + size] for i in range(0, len(data), size)], limit=500)
+        assert found == LineTooLong(500, data[:256])
+    assert "ABC" not in repr(found)
 
 
 class Counted(bytes):

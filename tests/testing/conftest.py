@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import h11
 import pytest
 import trio
 
-from afpool.testing import FakeServer
+if TYPE_CHECKING:
+    import ssl
+
+    from afpool.testing import FakeServer
 
 BOTH = "application/json, text/event-stream"
 META = {
@@ -47,13 +49,17 @@ class Seen:
         return self.events[-1] if self.headers["content-type"] == "text/event-stream" else self.json
 
 
-class Cut(ConnectionError):
+class CutError(ConnectionError):
     """The connection ended; holds what had come of the answer."""
 
     def __init__(self, status: int | None, body: bytes) -> None:
         super().__init__(f"cut after status {status} and {len(body)} bytes")
         self.status = status
         self.body = body
+
+
+def raise_cut() -> None:
+    raise CutError(None, b"")
 
 
 class Client:
@@ -81,12 +87,12 @@ class Client:
             try:
                 data = await self.stream.receive_some(65536)
             except trio.BrokenResourceError:
-                raise Cut(None, b"") from None
+                raise CutError(None, b"") from None
             try:
                 self._http.receive_data(data)
                 found = self._http.next_event()
             except h11.RemoteProtocolError:
-                raise Cut(None, b"") from None
+                raise CutError(None, b"") from None
             if found is not h11.NEED_DATA:
                 return found
         return found
@@ -102,10 +108,10 @@ class Client:
                     body += bytes(found.data)
                 elif isinstance(found, h11.EndOfMessage):
                     break
-                elif isinstance(found, h11.ConnectionClosed):
-                    raise Cut(None, b"")
-        except (Cut, h11.RemoteProtocolError):
-            raise Cut(response.status_code if response else None, body) from None
+                else:
+                    raise_cut()
+        except (CutError, h11.RemoteProtocolError):
+            raise CutError(response.status_code if response else None, body) from None
         assert response is not None
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
@@ -133,10 +139,16 @@ class Client:
         return headers
 
     async def rpc(self, method: str, params: Any = None, rpc_id: Any = None, **headers: str) -> Seen:
-        return await self.ask("POST", self.message(method, params, rpc_id), **self.session_headers(), **headers)
+        return await self.ask(
+            "POST", self.message(method, params, rpc_id), **self.session_headers(), **headers
+        )
 
     async def initialize(self) -> Seen:
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "0"},
+        }
         seen = await self.ask("POST", self.message("initialize", params))
         assert seen.status == 200, seen
         self.session = seen.headers.get("mcp-session-id")

@@ -129,9 +129,7 @@ async def test_raw_bytes(server, client, autojump_clock, connect):
         assert (await client.call("echo")).body == b"hi"
         other = await connect(server)
         other.session = client.session
-        await other.send(
-            "POST", other.message("tools/call", {"name": "echo"}), **other.session_headers()
-        )
+        await other.send("POST", other.message("tools/call", {"name": "echo"}), **other.session_headers())
         assert await other.stream.receive_some(100) == b"\x00garbage"
         assert server.connections == 1
 
@@ -140,7 +138,10 @@ async def test_scripted_results_errors_and_bodies(server, client, autojump_clock
     with trio.fail_after(5):
         server.on("tools/call", JsonRpcError(-32603, "no", {"why": 1}, status=400), times=1)
         seen = await client.call("echo")
-        assert (seen.status, seen.json["error"]) == (400, {"code": -32603, "message": "no", "data": {"why": 1}})
+        assert (seen.status, seen.json["error"]) == (
+            400,
+            {"code": -32603, "message": "no", "data": {"why": 1}},
+        )
         server.on("tools/call", Result({"content": []}), times=1)
         seen = await client.call("echo", rpc_id="mine")
         assert seen.json == {"jsonrpc": "2.0", "id": "mine", "result": {"content": []}}

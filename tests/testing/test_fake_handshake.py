@@ -7,7 +7,18 @@ import json
 import pytest
 import trio
 
-from afpool.testing import Ask, FakeServer, FakeTool, echo_tool, progress_tool, sleep_tool, whoami_tool
+from afpool.testing import (
+    Advertise,
+    Ask,
+    FakeServer,
+    FakeTool,
+    big_tool,
+    echo_tool,
+    fail_tool,
+    progress_tool,
+    sleep_tool,
+    whoami_tool,
+)
 
 LIST_CHANGED = "notifications/tools/list_changed"
 
@@ -39,7 +50,9 @@ async def test_initialize_list_and_call(connect, autojump_clock, answer):
             await trio.open_tcp_stream("127.0.0.1", server.port)
 
 
-async def test_an_older_version_is_echoed_and_an_unknown_one_answered_with_the_newest(connect, autojump_clock):
+async def test_an_older_version_is_echoed_and_an_unknown_one_answered_with_the_newest(
+    connect, autojump_clock
+):
     with trio.fail_after(5):
         async with FakeServer.http() as server:
             client = await connect(server)
@@ -328,7 +341,9 @@ async def test_whoami_and_a_list_of_ones_own(connect, autojump_clock):
             assert said["session"] == client.session
             assert said["headers"]["authorization"] == "Bearer alice"
             server.set_tools_for(
-                lambda arrival: [echo_tool("for-bob")] if arrival.headers.get("authorization") == "bob" else []
+                lambda arrival: (
+                    [echo_tool("for-bob")] if arrival.headers.get("authorization") == "bob" else []
+                )
             )
             for authorization, names in (("bob", ["for-bob"]), ("alice", [])):
                 seen = await client.rpc("tools/list", authorization=authorization)
@@ -347,3 +362,71 @@ async def test_a_handler_that_raises_is_an_error_result(connect, autojump_clock)
             result = (await client.call("bad")).json["result"]
             assert result["isError"] is True
             assert "nothing there" in result["content"][0]["text"]
+
+
+async def test_a_cancelled_call_can_be_left_without_an_error(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http(tools=[sleep_tool()]) as server:
+            server.engine.answer_cancelled = False
+            client, other = await connect(server), await connect(server)
+            await client.initialize()
+            other.session = client.session
+            body = other.message("tools/call", {"name": "sleep", "arguments": {"seconds": 60}}, rpc_id="s")
+            await other.send("POST", body, **other.session_headers())
+            await server.wait_until(lambda: server.executions["sleep"] == 1)
+            await client.rpc("notifications/cancelled", {"requestId": "s"})
+            seen = await other.receive()
+            assert (seen.status, seen.body) == (204, b"")
+
+
+async def test_one_id_used_twice_at_a_time_is_a_violation(connect, autojump_clock):
+    with trio.fail_after(60):
+        async with FakeServer.http(tools=[sleep_tool()]) as server:
+            client, other = await connect(server), await connect(server)
+            await client.initialize()
+            other.session = client.session
+            async with trio.open_nursery() as nursery:
+                for each in (client, other):
+                    nursery.start_soon(each.call, "sleep", {"seconds": 1}, "same")
+            assert server.violations == ["request id 'same' is used twice at a time"]
+            await client.call("sleep", {"seconds": 1}, "same")
+            assert len(server.violations) == 1
+
+
+async def test_ready_tools_and_handlers_of_every_kind(connect, autojump_clock):
+    async def later(arguments, arrival):
+        await trio.sleep(1)
+        return {"content": [], "structuredContent": {"n": arrival.number}}
+
+    tools = [fail_tool(), big_tool(), FakeTool("later", later, delay=2)]
+    with trio.fail_after(60):
+        async with FakeServer.http(tools=tools, advertise=Advertise(instructions="be kind")) as server:
+            client = await connect(server)
+            opened = await client.initialize()
+            assert opened.json["result"]["instructions"] == "be kind"
+            assert (await client.call("fail")).json["result"]["isError"] is True
+            assert len((await client.call("big", {"size": 200_000})).body) > 200_000
+            begun = trio.current_time()
+            result = (await client.call("later")).json["result"]
+            assert result["structuredContent"] == {"n": 4}
+            assert trio.current_time() - begun == 3
+            assert (await client.rpc("logging/setLevel", {"level": "info"})).json["result"] == {}
+
+
+async def test_our_side_can_end_a_stream_and_have_none(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http() as server:
+            client, stream = await connect(server), await connect(server)
+            await client.initialize()
+            stream.session = client.session
+            await stream.open_stream()
+            await server.wait_until(lambda: server.streams == 1)
+            assert server.end_streams() == 1
+            await stream.receive_end()
+            assert server.sessions == [client.session]
+            server.get_stream = False
+            seen = await client.ask("GET", accept="text/event-stream", **client.session_headers())
+            assert seen.status == 405
+            server.get_stream = True
+            seen = await client.ask("GET", **client.session_headers())
+            assert seen.status == 406

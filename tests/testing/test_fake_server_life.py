@@ -31,7 +31,6 @@ async def test_restart_ends_everything_but_the_port(connect, autojump_clock, nur
             assert (server.port, server.connections, server.sessions, server.streams) == (port, 0, [], 0)
             with pytest.raises(ConnectionError):
                 await stream.receive_end()
-                raise AssertionError("the stream ended properly")
             with pytest.raises(ConnectionError):
                 await idle.call("echo")
             await trio.testing.wait_all_tasks_blocked()
@@ -110,13 +109,14 @@ async def test_tls(connect, autojump_clock):
             stranger = await connect(server, trust=ssl.create_default_context())
             with pytest.raises(trio.BrokenResourceError):
                 await stranger.rpc("ping")
+            await trio.aclose_forcefully(stranger.stream)
             await server.wait_until(lambda: server.connections == 1)
             server.keep_alive_max_requests = 1
             await client.call("echo")
             assert await client.stream.receive_some(1) == b""
 
 
-async def test_two_hundred_connections_and_thousands_of_calls(connect, autojump_clock):
+async def test_two_hundred_connections_at_once(connect, autojump_clock):
     with trio.fail_after(3600):
         async with FakeServer.http(tools=[counter_tool(), sleep_tool()]) as server:
 
@@ -124,13 +124,13 @@ async def test_two_hundred_connections_and_thousands_of_calls(connect, autojump_
                 client = await connect(server)
                 await client.initialize()
                 await client.call("sleep", {"seconds": 1})
-                for _ in range(10):
+                for _ in range(4):
                     assert (await client.call("counter")).status == 200
 
             async with trio.open_nursery() as nursery:
                 for _ in range(200):
                     nursery.start_soon(one)
-            assert server.executions == {"counter": 2000, "sleep": 200}
+            assert server.executions == {"counter": 800, "sleep": 200}
             assert server.connections_peak == 200
             texts = {run.session_id for run in server.executed}
             assert len(texts) == 200
@@ -205,7 +205,7 @@ async def test_in_a_nursery_of_ones_own_and_only_once(connect, autojump_clock):
     with trio.fail_after(5):
         server = FakeServer.http(tools=[FakeTool("t")])
         with pytest.raises(RuntimeError, match="listen"):
-            server.url
+            _ = server.url
         async with trio.open_nursery() as nursery:
             await nursery.start(server.run)
             await (await connect(server)).initialize()

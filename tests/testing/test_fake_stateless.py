@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 
 import pytest
 import trio
 
 from afpool.testing import Delay, FakeServer, FakeTool, Hang, echo_tool, sleep_tool
 
+BOTH = "application/json, text/event-stream"
 LIST_CHANGED = "notifications/tools/list_changed"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
@@ -183,17 +185,37 @@ async def test_closing_the_response_is_the_cancel(connect, autojump_clock, where
             assert finished == []
 
 
-async def test_a_call_withdrawn_before_it_was_read_does_not_run(connect, autojump_clock):
+def send_and_leave(server: FakeServer, body: bytes, headers: dict[str, str]) -> None:
+    """Send a request and close, in one step: the server finds the request and the end together."""
+    lines = ["POST /mcp HTTP/1.1", "host: x", f"accept: {BOTH}", "content-type: application/json"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    lines += [f"content-length: {len(body)}", "", ""]
+    with socket.create_connection(("127.0.0.1", server.port)) as quick:
+        quick.sendall("\r\n".join(lines).encode() + body)
+
+
+async def test_calls_withdrawn_at_once_either_run_or_are_cancelled(connect, autojump_clock):
     with trio.fail_after(5):
         async with FakeServer.http(era="stateless") as server:
             client = await connect(server)
-            body, headers = client.modern("tools/call", {"name": "echo"}, rpc_id="c1")
-            with trio.CancelScope(shield=True):
-                await client.send("POST", body, **headers)
-                client.stream.socket.close()
-            await server.wait_until(lambda: server.cancelled == ["c1"] or server.executions["echo"] == 1)
-            # Either the server was quicker than the close, or nothing ran; never both.
-            assert (server.cancelled == []) == (server.executions["echo"] == 1)
+            for number in range(30):
+                send_and_leave(server, *client.modern("tools/call", {"name": "echo"}, rpc_id=number))
+            await server.wait_until(lambda: len(server.cancelled) + len(server.executed) == 30)
+            await server.wait_until(lambda: server.connections == 1)
+            ran = {run.arrival.id for run in server.executed}
+            assert ran.isdisjoint(server.cancelled)
+            assert ran | set(server.cancelled) == set(range(30))
+
+
+async def test_slow_calls_withdrawn_at_once_are_all_cancelled(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http(era="stateless", tools=[sleep_tool()]) as server:
+            client = await connect(server)
+            params = {"name": "sleep", "arguments": {"seconds": 3600}}
+            for number in range(30):
+                send_and_leave(server, *client.modern("tools/call", params, rpc_id=number))
+            await server.wait_until(lambda: len(server.cancelled) == 30)
+            await server.wait_until(lambda: len(server._alive) == 1)
 
 
 async def test_an_uncancellable_tool_runs_on_after_the_close(connect, autojump_clock):

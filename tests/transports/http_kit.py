@@ -104,12 +104,16 @@ class Net:
         self.ours: list[socket.socket] = []
         self.fail: OSError | None = None
         self.hang = False
+        self.hold: trio.Event | None = None
         self.new = trio.Event()
 
     async def connect(self, _family: int, _address: Any) -> socket.socket:
         if self.hang:
             await trio.sleep_forever()
-        await trio.lowlevel.checkpoint()
+        if self.hold is not None:
+            await self.hold.wait()
+        else:
+            await trio.lowlevel.checkpoint()
         if self.fail is not None:
             raise self.fail
         ours, theirs = socket.socketpair()

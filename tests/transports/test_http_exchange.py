@@ -7,7 +7,7 @@ import socket
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afpool._base.errors import StaleTools
@@ -207,6 +207,26 @@ async def test_an_answer_that_ends_early_is_truncated(data):
             assert type(await _fails(rig, data, then_close=True)) is Truncated
 
 
+@pytest.mark.parametrize(("sent", "kind"), [(answer(b"x" * 100)[:-50], Truncated), (b"", WireClosed)])
+async def test_a_connection_that_breaks_inside_an_answer_is_truncated_as_well(sent, kind):
+    with trio.fail_after(5):
+        async with Rig() as rig, trio.open_nursery() as nursery:
+
+            async def serve() -> None:
+                peer = await rig.net.peer()
+                await trio.testing.wait_all_tasks_blocked()
+                # Closed over an unread request, a socket pair breaks with a reset.
+                if sent:
+                    await peer.send(sent)
+                await peer.close()
+
+            nursery.start_soon(serve)
+            exchange, _ = rig.exchange()
+            with pytest.raises(kind):
+                await exchange.run(SwitchGate(), trio.current_time() + 60)
+            assert (exchange.begun, exchange.held) == (True, False)
+
+
 async def test_no_answer_at_all_is_a_closed_wire():
     with trio.fail_after(5):
         async with Rig() as rig:
@@ -323,6 +343,7 @@ CHUNKED = b"".join(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, len(CHUNKED) - 1), max_size=12), st.booleans())
 def test_however_an_answer_is_cut_the_sink_gets_the_same(cuts, chunked):
     data = CHUNKED if chunked else answer(b"hello world again")
@@ -385,6 +406,56 @@ async def test_woken_before_a_byte_left_nothing_stays(moment):
             assert rig.link.statistics().active == 0
             number = len(rig.net.peers)
             await rig.answered(answer(), number=number)
+
+
+@pytest.mark.parametrize("how", ["woken", "closed"])
+@pytest.mark.parametrize("moment", ["connected", "handed-out"])
+async def test_a_wake_in_the_instant_in_which_the_wait_ends_is_not_lost(how, moment):
+    with trio.fail_after(5):
+        async with Rig(limit=1) as rig, trio.open_nursery() as nursery:
+            raised: list[str] = []
+            gate = SwitchGate()
+            exchange, _ = rig.exchange()
+            holder, _ = rig.exchange()
+
+            async def run(which, gate: SwitchGate) -> None:
+                try:
+                    await which.run(gate, trio.current_time() + 60)
+                except (Woken, WireClosed) as error:
+                    raised.append(type(error).__name__)
+
+            if moment == "connected":
+                rig.net.hold = trio.Event()
+            else:
+                nursery.start_soon(run, holder, SwitchGate())
+                await trio.testing.wait_all_tasks_blocked()
+                holder.wake()
+                await trio.testing.wait_all_tasks_blocked()
+                raised.clear()
+                # An idle connection, so that nothing but the wake keeps the request back.
+                nursery.start_soon(lambda: rig.call(lane="control"))
+                await (await rig.net.peer(1)).serve(answer())
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(run, exchange, gate)
+            await trio.testing.wait_all_tasks_blocked()
+            # The wait has ended and its task is scheduled; the wake comes before it runs.
+            if rig.net.hold is not None:
+                rig.net.hold.set()
+            else:
+                holder.close()
+            if how == "woken":
+                exchange.wake()
+            else:
+                exchange.close()
+            await trio.testing.wait_all_tasks_blocked()
+            assert raised == ["Woken" if how == "woken" else "WireClosed"]
+            assert gate.asked == []
+            assert (exchange.begun, exchange.held) == (False, False)
+            assert rig.link.statistics().active == 0
+            assert all(lane.used == 0 for lane in rig.link._lanes.values())
+            if how == "woken" and moment == "connected":
+                # The connection that came about is good for the next.
+                assert rig.link.statistics().idle == 1
 
 
 async def test_the_request_is_posted_whole_in_one_write(monkeypatch):

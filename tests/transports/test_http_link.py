@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afpool.transports._connect import ConnectFailed
@@ -105,6 +105,7 @@ def test_what_the_keep_alive_header_says(value, seconds):
     assert _announced(value) == seconds
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=60))
 def test_a_strange_keep_alive_header_is_a_number_all_the_same(value):
     assert _announced(value) >= 0
@@ -120,6 +121,20 @@ async def test_the_newest_idle_connection_is_taken_first():
                 await rig.net.peers[number].serve(answer())
                 await trio.testing.wait_all_tasks_blocked()
             await rig.answered(answer(), number=0)
+
+
+async def test_taking_the_newest_closes_those_that_became_too_old(autojump_clock):
+    async with Rig(limit=2) as rig, trio.open_nursery() as nursery:
+        nursery.start_soon(rig.call)
+        nursery.start_soon(rig.call)
+        await trio.testing.wait_all_tasks_blocked()
+        await rig.net.peers[0].serve(answer())
+        await trio.sleep(3)
+        await rig.net.peers[1].serve(answer())
+        await trio.sleep(2)
+        await rig.answered(answer(), number=1)
+        assert rig.link.statistics().idle == 1
+        assert await rig.net.peers[0].closed_by_client()
 
 
 async def test_calls_beyond_the_limit_wait_in_order():
@@ -275,6 +290,8 @@ async def test_a_bad_tail_costs_the_connection(tail):
             await rig.net.peers[0].send(tail)
             [sink] = await rig.answered(answer(b"clean"), number=1)
             assert sink.body == b"clean"
+            assert rig.link.statistics().idle == 1, "the bad one is closed at once"
+            assert rig.link.statistics().idle == 1
 
 
 async def test_open_tails_make_room_for_new_connections():
@@ -333,6 +350,7 @@ async def test_closing_the_link_closes_everything_at_once():
                     assert data.startswith(b"POST")
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from(["answer", "close", "chunked", "cancel", "garbage", "early"]), max_size=12))
 def test_whatever_the_server_does_each_call_gets_its_own_answer_and_nothing_leaks(script):
     async def run() -> None:

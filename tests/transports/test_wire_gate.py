@@ -156,12 +156,14 @@ async def test_the_gate_is_asked_again_when_the_kernel_took_nothing(kind):
 
 
 class _StubbornWire(TlsWire):
-    """A kernel that takes nothing while `full` is set."""
+    """A kernel that takes nothing while `full` is set, or as much as there is `room`."""
 
-    __slots__ = ("full",)
+    __slots__ = ("full", "room")
 
     def _write(self, data: bytes | bytearray | memoryview) -> int:
-        return 0 if getattr(self, "full", False) else super()._write(data)
+        if getattr(self, "full", False):
+            return 0
+        return super()._write(bytes(data)[: getattr(self, "room", None)])
 
 
 async def _stubborn_pair() -> tuple[_StubbornWire, trio.SSLStream[trio.SocketStream]]:
@@ -199,6 +201,50 @@ async def test_tls_a_gate_that_closes_over_an_encrypted_record_costs_the_connect
         # The server saw the end and not one byte of the request.
         with pytest.raises(trio.BrokenResourceError):
             await server.receive_some(100)
+        await trio.aclose_forcefully(server)
+
+
+async def test_tls_a_refused_head_stops_the_batch_behind_it():
+    with trio.fail_after(5):
+        wire, server = await _stubborn_pair()
+        wire.full = True
+        batch = [Outgoing(REQUEST, SwitchGate()), Outgoing(b"behind", SwitchGate())]
+        assert wire.push(batch) == 0
+        assert batch[1].gate.asked == [], "one message at a time is encrypted"
+        batch[0].gate.closed = True
+        assert wire.push(batch) == 0
+        assert isinstance(batch[0].refusal, StaleTools)
+        assert batch[1].gate.asked == []
+        with pytest.raises(WireClosed):
+            wire.push(batch)
+        wire.close()
+        await trio.aclose_forcefully(server)
+
+
+async def test_tls_what_the_protocol_says_goes_out_first_and_begins_no_message():
+    with trio.fail_after(5):
+        wire, server = await _stubborn_pair()
+        wire._unsent += b"protocol"
+        gate = SwitchGate()
+        message = Outgoing(REQUEST, gate)
+        wire.full = True
+        assert wire.push([message]) == 0
+        assert wire.alive(), "nothing of a request waits in it"
+        wire.full = False
+        wire.room = 5
+        assert wire.push([message]) == 5
+        assert (message.begun, gate.begun) == (False, 0)
+        gate.closed = True
+        assert wire.push([message]) == 0
+        assert isinstance(message.refusal, StaleTools)
+        wire.room = None
+        following = SwitchGate()
+        assert wire.push([Outgoing(b"next", following)]) > 0
+        assert following.begun == 1
+        raw = await server.transport_stream.receive_some(1000)
+        assert raw[:8] == b"protocol"
+        assert raw[8] == 23, "then one record of application data"
+        wire.close()
         await trio.aclose_forcefully(server)
 
 

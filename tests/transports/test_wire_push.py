@@ -7,7 +7,7 @@ import contextvars
 import attrs
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afpool._base.errors import StaleTools
@@ -76,6 +76,7 @@ plans = st.lists(
 scripts = st.lists(st.integers(0, 60), max_size=30)
 
 
+@settings(deadline=None)
 @given(plans, scripts)
 def test_what_leaves_is_exactly_what_the_gates_let_through(plan, script):
     wire = ScriptedKernel(list(script))
@@ -94,6 +95,7 @@ def test_what_leaves_is_exactly_what_the_gates_let_through(plan, script):
     assert bytes(wire.taken) == b"".join(m.data for m in batch if m.refusal is None)
 
 
+@settings(deadline=None)
 @given(plans, scripts)
 def test_every_write_holds_only_messages_whose_gate_was_passed_in_that_step(plan, script):
     wire = ScriptedKernel(list(script))

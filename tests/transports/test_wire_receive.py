@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afpool._base.gate import OpenGate
@@ -373,6 +373,7 @@ async def test_tls_garbage_instead_of_records_closes_the_wire():
         await pair.close_peer()
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from(["send", "wake", "cancel", "read"]), max_size=20), st.booleans())
 def test_whatever_interrupts_reading_the_bytes_come_whole_and_in_order(steps, tls):
     async def run() -> None:
