@@ -16,7 +16,7 @@ from afpool import (
     StaleTools,
 )
 
-from ._stage import ALICE, ALICE_LATER, BOB, CAROL, DAVE
+from ._stage import ALICE, ALICE_LATER, BOB, CAROL, DAVE, ERIN
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -77,7 +77,7 @@ async def _somebody_else(stage: Stage) -> None:
     await _refused(stage, tool.call({"text": "hers"}, identity=BOB), IdentityMismatch)
     after = await stage.calls_arrived()
     stage.say(f"calls in the server's log: {before} before, {after} after")
-    stage.check(after == before, "no byte of it at the server")
+    stage.check(0 < before == after, "no byte of it at the server")
 
 
 async def _list_changes(stage: Stage) -> None:
@@ -104,7 +104,7 @@ async def _list_changes(stage: Stage) -> None:
         await _refused(stage, tool.call({"text": "them"}, identity=CAROL), StaleTools)
     after = await stage.calls_arrived()
     stage.say(f"calls in the server's log: {before} before, {after} after")
-    stage.check(after == before, "no byte of it at the server")
+    stage.check(0 < before == after, "no byte of it at the server")
     tools = await stage.pool.tools(CAROL, "crm")
     answer = await tools["search"].call({"text": "listed again"}, identity=CAROL)
     stage.say(f"listed again, called again: {answer.text}")
@@ -112,13 +112,15 @@ async def _list_changes(stage: Stage) -> None:
 
 async def _session_expires(stage: Stage) -> None:
     stage.title("4. The server forgets its sessions")
-    tools = await stage.pool.tools(DAVE, "crm")
+    # Without a notification stream nothing tells of the loss before the call itself does.
+    await stage.order("advertise", list_changed=False)
+    tools = await stage.pool.tools(ERIN, "crm")
     tool = tools["search"]
     client = tool.binding.client_id
     await stage.order("forget_sessions", spelling="404")
-    await _refused(stage, tool.call({"text": "one"}, identity=DAVE), SessionExpiredError)
+    await _refused(stage, tool.call({"text": "one"}, identity=ERIN), SessionExpiredError)
     stage.say("not repeated: whether to is the caller's decision. The same bound tool again:")
-    answer = await tool.call({"text": "one"}, identity=DAVE)
+    answer = await tool.call({"text": "one"}, identity=ERIN)
     use = stage.pool.records.uses[-1]
     stage.say(f"answered: {answer.text}, on incarnation {use.client_id} (it was {client})")
     stage.check(use.client_id != client, "a new incarnation")
@@ -144,7 +146,7 @@ async def _revoked(stage: Stage) -> None:
         await _refused(stage, tool.call({"text": "mine"}, identity=BOB), BindingChanged)
     after = await stage.calls_arrived()
     stage.say(f"calls in the server's log: {before} before, {after} after")
-    stage.check(after == before, "no byte of it at the server")
+    stage.check(0 < before == after, "no byte of it at the server")
 
 
 async def _cancelled(stage: Stage) -> None:

@@ -110,8 +110,8 @@ class Stage:
     async def calls_arrived(self) -> int:
         """How many tool calls the HTTP server has seen, by its own log."""
         answer = await self._web.get(self._log)
-        lines = [json.loads(line) for line in answer.text.splitlines()]
-        return sum(1 for line in lines if line.get("arrival", {}).get("method") == "tools/call")
+        bodies = [json.loads(line).get("arrival", {}).get("body") for line in answer.text.splitlines()]
+        return sum(1 for body in bodies if body and json.loads(body).get("method") == "tools/call")
 
     # ------------------------------------------------------------------ printing
 
@@ -195,3 +195,4 @@ ALICE_LATER: Final = Identity(tenant="acme", principal="alice", conversation_id=
 BOB: Final = Identity(tenant="acme", principal="bob", conversation_id="b-1")
 CAROL: Final = Identity(tenant="globex", principal="carol", conversation_id="c-1")
 DAVE: Final = Identity(tenant="globex", principal="dave", conversation_id="d-1")
+ERIN: Final = Identity(tenant="globex", principal="erin", conversation_id="e-1")

@@ -36,15 +36,20 @@ class Seat:
 class RuntimeAdmission:
     """Counts what runs; queues what must wait.
 
+    Args:
+        limit: Calls that may run at once, in all.
+        per_server: Calls of one server that may run at once; `limit` when absent.
+
     Attributes:
         in_flight: Calls that run now.
         waiting: Calls that wait here now.
     """
 
-    __slots__ = ("_limit", "_per_server", "_tenants", "in_flight", "waiting")
+    __slots__ = ("_limit", "_limit_per_server", "_per_server", "_tenants", "in_flight", "waiting")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, per_server: int | None = None) -> None:
         self._limit = limit
+        self._limit_per_server = limit if per_server is None else per_server
         self._per_server: dict[str, int] = {}
         # tenant -> key -> waiters; dicts keep the round robin order: who was served moves to the end
         self._tenants: dict[str | None, dict[PoolKey, deque[Seat]]] = {}
@@ -93,7 +98,7 @@ class RuntimeAdmission:
         return self._per_server.get(server, 0)
 
     def _room(self, server: str) -> bool:
-        return self.in_flight < self._limit and self._per_server.get(server, 0) < self._limit
+        return self.in_flight < self._limit and self._per_server.get(server, 0) < self._limit_per_server
 
     def _take(self, server: str) -> None:
         self.in_flight += 1
@@ -106,15 +111,13 @@ class RuntimeAdmission:
                 return
             keys = self._tenants[seat.tenant]
             keys[seat.key].popleft()
-            # served: to the end of both rounds
-            keys[seat.key] = keys.pop(seat.key)
-            self._tenants[seat.tenant] = self._tenants.pop(seat.tenant)
-            self._tidy(seat.tenant, seat.key)
             self.waiting -= 1
-            self._take(seat.server)
             seat.granted = seat.reply.set(None)
-            if not seat.granted:
-                self.leave(seat.server)
+            if seat.granted:  # else its asker is gone: no place is taken, and its tenant keeps its turn
+                self._take(seat.server)
+                keys[seat.key] = keys.pop(seat.key)  # served: to the end of both rounds
+                self._tenants[seat.tenant] = self._tenants.pop(seat.tenant)
+            self._tidy(seat.tenant, seat.key)
 
     def _eligible(self) -> Iterator[Seat]:
         for keys in self._tenants.values():

@@ -236,7 +236,7 @@ def moves(world: World, bounds: Bounds = BOUNDS) -> list[Move]:
             found.append(("opened", opening.token))
         found.append(("open_failed", opening.token))
     for opening in world.overtaken.values():
-        found.append(("forget", opening.token))
+        found.extend((("forget", opening.token), ("open_failed", opening.token)))
         if opening.phase == PLANNING:
             found.append(("plan", opening.token, "A", None))
         elif room:
@@ -318,17 +318,33 @@ def take(state: State, move: Move, crash: int | None) -> World | None:
 
 
 def roots() -> list[State]:
-    """Where walks begin: nothing there; a client of A, idle; the same, full, with waiters."""
-    empty, idle, full = World(PLACES), World(PLACES), World(PLACES)
-    for world in (idle, full):
+    """Where walks begin."""
+    empty, idle, full, replaced, overtaken = (World(PLACES) for _ in range(5))
+
+    def opens(world: World) -> None:
+        (opening,) = world.openings.values()
+        world.plan(opening, "A")
+        world.opened(opening)
+
+    for world in (idle, full, replaced):
         first = world.admit(A)
-        world.plan(next(iter(world.openings.values())), "A")
-        world.opened(next(iter(world.openings.values())))
+        opens(world)
         if world is idle:
             world.settle(first)
     full.admit(A)
     full.admit(A)
-    return [freeze(world) for world in (empty, idle, full)]
+    # a client that is still used, and the one that came after it
+    replaced.lose(next(iter(replaced.clients.values())))
+    replaced.admit(A)
+    opens(replaced)
+    # an opening that was cancelled and does not know yet, and the next one, as far as the first
+    asker = overtaken.admit(A)
+    overtaken.plan(next(iter(overtaken.openings.values())), "A")
+    overtaken.cancel(asker)
+    overtaken.settle(asker)
+    overtaken.admit(A)
+    overtaken.plan(next(iter(overtaken.openings.values())), "A")
+    return [freeze(world) for world in (empty, idle, full, replaced, overtaken)]
 
 
 @attrs.define

@@ -392,7 +392,11 @@ class World:
         self.overtaken.pop(opening.token, None)
 
     def lose(self, client: Handle) -> None:
+        current, crash = self.machine.client, self.crash_next
         self.send(m.ClientLost(client.id, LOST))
+        if current is not None and crash is None:
+            kept = self.machine.client is current
+            assert kept == (current.handle is not client), "the wrong client was taken for lost"
 
     def close_done(self, client: Handle) -> None:
         assert client.told
@@ -515,6 +519,9 @@ class World:
         if machine.opening is not None:
             assert machine.opening.token in self.openings, "I7: waits for an opening that does not run"
             assert waiting, "an opening that nobody waits for"
+            plan = self.openings[machine.opening.token].context
+            for admit, _ in waiting.values():
+                assert plan is None or admit.context in (None, plan), "a waiter of another plan waits on"
             assert client is None
         else:
             assert all(o.orphan and self.kick for o in self.openings.values()), (

@@ -11,7 +11,7 @@ import afpool
 import afpool.testing
 from afpool import Identity, IdentityMismatch, Server
 from afpool.testing import FakeTool, echo_tool
-from tests.pool.kit import ALICE, BOB, CAROL, quiet, raises, refused, until, world
+from tests.pool.kit import ALICE, BOB, CAROL, memory_world, quiet, raises, refused, until, world
 
 NOBODY = Identity()
 
@@ -175,24 +175,23 @@ async def test_a_closed_pool_refuses():
 async def test_no_old_binding_is_ever_taken_for_current():
     """A key is forgotten and opened again 1,000 times: ids never come twice."""
     seen_lists: set[int] = set()
-    seen_clients: set[int] = set()
+    seen_clients: set[int | None] = set()
     with trio.fail_after(60):
-        async with world(http={"era": "stateless"}) as w:
-            keeper = (await w.pool.tools(BOB))["echo"]  # one old binding of another key stays all the time
+        async with memory_world() as (_, _host, pool):
+            keeper = (await pool.tools(BOB))["echo"]  # an old binding of another key stays all the time
+            key = pool.key_of(ALICE, "files")
             for _ in range(1000):
-                tool = await w.tool()
-                binding = tool.binding
+                binding = (await pool.tools(ALICE))["echo"].binding
                 assert binding.list.id not in seen_lists
                 assert binding.client_id not in seen_clients
                 seen_lists.add(binding.list.id)
-                assert binding.client_id is not None
                 seen_clients.add(binding.client_id)
                 actor = weakref.ref(binding.actor)
-                await w.evict()
-                del tool, binding
-                if actor() is not None:  # the closing task is on its last steps
-                    await until(lambda: actor() is None)
-            assert len(w.pool.actors()) == 1
+                pool.evict(key)
+                del binding
+                while actor() is not None:  # a key without client and tools is forgotten
+                    await trio.lowlevel.checkpoint()
+            assert len(pool.actors()) == 1
             await keeper.call(identity=BOB)
 
 

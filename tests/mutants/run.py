@@ -1,0 +1,127 @@
+"""Break the code in known ways and see that a test notices each.
+
+    python tests/mutants/run.py [NAME ...] [--jobs N]
+
+Each `tests/mutants/*.toml` holds mutants: an exact source replacement and the tests that must fail under it.
+A replacement that does not apply exactly once is an error: the code has moved on and the mutant with it.
+The named tests are run once on the unbroken code first; they must pass there.
+
+Works on copies: the tree that it is started from is never changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("afpool", "actors", "tests", "examples", "pyproject.toml", "README.md")
+SECONDS = 180
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    why: str
+
+
+def load() -> list[Mutant]:
+    mutants = []
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
+        with path.open("rb") as source:
+            for entry in tomllib.load(source)["mutant"]:
+                mutants.append(
+                    Mutant(
+                        entry["name"], entry["file"], entry["old"], entry["new"], tuple(entry["tests"]), entry["why"]
+                    )
+                )
+    names = [mutant.name for mutant in mutants]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise SystemExit(f"two mutants of one name: {', '.join(sorted(twice))}")
+    return mutants
+
+
+def applied(mutant: Mutant) -> str | None:
+    """The changed source, or `None` when the replacement does not apply exactly once."""
+    text = (ROOT / mutant.file).read_text()
+    return text.replace(mutant.old, mutant.new) if text.count(mutant.old) == 1 else None
+
+
+def copy_tree(into: Path) -> None:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, into / name, ignore=shutil.ignore_patterns("__pycache__", "mutants", "peers"))
+        else:
+            shutil.copy(source, into / name)
+
+
+def run_tests(tree: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return 1, "timed out"
+    return done.returncode, (done.stdout + done.stderr)[-2000:]
+
+
+def judge(mutant: Mutant) -> tuple[str, float]:
+    began = time.monotonic()
+    changed = applied(mutant)
+    if changed is None:
+        return "DOES NOT APPLY", 0.0
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        tree = Path(folder)
+        copy_tree(tree)
+        (tree / mutant.file).write_text(changed)
+        code, _ = run_tests(tree, mutant.tests)
+    # 1: tests failed. 2 and above: interrupted, wrong usage, nothing collected; no proof of anything.
+    verdict = {0: "SURVIVED", 1: "killed"}.get(code, f"NOT RUN (pytest exit {code})")
+    return verdict, time.monotonic() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="only these mutants")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    mutants = [mutant for mutant in load() if not options.names or mutant.name in options.names]
+    if not mutants:
+        print("no such mutant")
+        return 2
+    tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy_tree(Path(folder))
+        code, output = run_tests(Path(folder), tests)
+    if code != 0:
+        print(output)
+        print("the named tests do not pass on the unbroken code")
+        return 2
+    width = max(len(mutant.name) for mutant in mutants)
+    wrong = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for mutant, (verdict, seconds) in zip(mutants, pool.map(judge, mutants), strict=True):
+            print(f"{mutant.name:<{width}}  {verdict:<14}  {seconds:5.1f} s", flush=True)
+            wrong += verdict != "killed"
+    print(f"{len(mutants) - wrong} of {len(mutants)} mutants killed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
