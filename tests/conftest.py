@@ -9,7 +9,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import hypothesis
 import pytest
+
+# A deadline per example measures how busy the machine is, not the code; each test bounds its own waits.
+hypothesis.settings.register_profile("afpool", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("afpool")
 
 
 def _left_out(config: pytest.Config) -> list[Any]:

@@ -51,7 +51,7 @@ class Listener:
         asked: How often the stream was asked for.
     """
 
-    __slots__ = ("_client", "_decided", "_refused", "_scope", "_spawn", "asked", "state")
+    __slots__ = ("_client", "_decided", "_late", "_refused", "_scope", "_spawn", "asked", "state")
 
     def __init__(self, client: Client, spawn: Callable[..., None]) -> None:
         self._client = client
@@ -59,6 +59,7 @@ class Listener:
         self._decided = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._refused = False
+        self._late = False  # a list was asked for before it was known whether its changes are heard
         self.state: State = "unasked"
         self.asked = 0
 
@@ -67,8 +68,9 @@ class Listener:
         if self.state == "unasked":
             self._begin()
         if self.state == "connecting":
-            with trio.move_on_after(FIRST_WAIT):
+            with trio.move_on_after(FIRST_WAIT) as waited:
                 await self._decided.wait()
+            self._late = waited.cancelled_caught
 
     def stop(self) -> None:
         """Stop listening; synchronous."""
@@ -100,7 +102,9 @@ class Listener:
         self._refused = state == "unsupported"
         if state != "connecting":
             self._decided.set()
-        if state == "lost" and was == "listening":
+        # what was announced while nobody listened has not been heard
+        if (state == "lost" and was == "listening") or (state == "listening" and (was == "lost" or self._late)):
+            self._late = False
             self._client.hooks.stream_lost(self._client)
 
     async def _run(self) -> None:

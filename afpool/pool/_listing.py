@@ -8,6 +8,7 @@ import trio
 
 from .._base.errors import (
     NOT_SENT,
+    AfpoolError,
     BindingChanged,
     DeadlineExceeded,
     LocalSessionHandleLostError,
@@ -60,8 +61,12 @@ class Asker:
 
     async def through(self, waiting: Awaitable[T]) -> T:
         """Wait, bounded by the deadline, and come back through `check`."""
-        with trio.CancelScope(deadline=self.deadline) as scope:
-            value = await waiting
+        try:
+            with trio.CancelScope(deadline=self.deadline) as scope:
+                value = await waiting
+        except AfpoolError:
+            self.check()  # the refusal is the outcome where the ground is gone as well
+            raise
         if scope.cancelled_caught:
             raise DeadlineExceeded("the deadline passed while the tools were listed", delivery=NOT_SENT)
         self.check()

@@ -126,8 +126,10 @@ async def _steps(call: Call) -> bytes:
     pin = actor.server.pins.get(definition.name)
     if pin is not None and pin != definition.digest:
         raise NotApproved("the tool's definition is not the one that was approved; nothing was sent")
+    restless = False
     if call.list is not None and not call.list.settled(pool.seams.now()):
         await _relist(call, call.list)
+        restless = call.list is not None and call.list.noticed  # it kept changing; asked for as often as may be
     # 3
     client = await _admitted(call)
     call.client = client
@@ -138,7 +140,7 @@ async def _steps(call: Call) -> bytes:
     call.recheck("leased", gate=False)
     if call.list is None:
         await _adopt(call)
-    elif call.list.noticed:
+    elif call.list.noticed and not restless:
         await _relist(call, call.list)
     elif call.list.entry is not None and client.entry is None:
         client.entry = call.list.entry  # what this client hears of changes is about the shared list

@@ -156,10 +156,13 @@ class HttpExchange:
             raise
 
     def wake(self) -> None:
-        """Make the task in `run` or `finish` come back with `Woken`; nothing when there is none."""
+        """Make the task in `run` or `finish` come back with `Woken`; nothing when there is none.
+
+        Also where that task is not waiting just now (the sink is being told): then at its next wait.
+        """
         if self._phase is _Phase.RUNNING:
+            self._wake_asked = True
             if self._scope is not None:
-                self._wake_asked = True
                 self._scope.cancel()
             elif self._connection is not None:
                 self._connection.wire.wake()
@@ -217,8 +220,9 @@ class HttpExchange:
         feed = connection.feed
         sink = self._sink
         try:
+            self._check_wanted()
             while not feed(await receive(), sink):
-                pass
+                self._check_wanted()
         except WireClosed as error:
             if error.local or not connection.answering:
                 raise
@@ -240,6 +244,7 @@ class HttpExchange:
 
     def _stopped(self, error: BaseException) -> None:
         """Decide what stays after `run` or `finish` was left by an exception."""
+        self._wake_asked = False
         connection = self._connection
         if self.begun and isinstance(error, (Woken, trio.Cancelled)) and not self._closed:
             self._phase = _Phase.HELD

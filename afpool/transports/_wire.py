@@ -227,6 +227,9 @@ class Wire(ABC):
 
     async def _park(self, fd: int, side: int) -> None:
         """Wait for `fd` (a negative one: pass a checkpoint), then say why we came back if not for it."""
+        if self._parked & side:
+            # Refused here: further down it would take the note of the task that does wait.
+            raise trio.BusyResourceError("another task already waits here")
         self._parked |= side
         try:
             if fd < 0:

@@ -248,10 +248,10 @@ def start(nursery: trio.Nursery, call: Callable[[], Any]) -> Outcome:
     return outcome
 
 
-async def refused(call: Any, code: str, delivery: str = "not-sent") -> afpool.AfpoolError:
+async def refused(call: Any, code: str, delivery: str = "not-sent", *, within: float = 10) -> afpool.AfpoolError:
     """Await a call that must end with this code and verdict."""
     try:
-        with trio.fail_after(10):
+        with trio.fail_after(within):
             value = await call
     except afpool.AfpoolError as error:
         assert (error.code, error.delivery) == (code, delivery), repr(error)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from afpool.testing import Advertise, Body, FakeTool, Hold as HoldAnswer, JsonRpcError, Result, echo_tool, sleep_tool
-from tests.pool.kit import ALICE, LIST_CHANGED, memory_world, quiet, refused, start, until, world
+from afpool.testing import Advertise, Body, Delay, FakeTool, Hold as HoldAnswer, JsonRpcError, Result, echo_tool, sleep_tool
+from tests.pool.kit import ALICE, LIST_CHANGED, quiet, refused, start, until, world
 
 if TYPE_CHECKING:
     from afpool import BoundTool
@@ -162,33 +162,23 @@ async def test_a_notice_between_the_pages_makes_one_more_round():
 async def test_a_list_that_keeps_changing_is_kept_as_unsettled(autojump_clock):
     with trio.fail_after(100):
         async with world() as w:
-
-            async def announce(arrival: Any) -> None:
-                await w.server.notify(LIST_CHANGED)
-
             await w.tool()
-            # each answer is preceded by another notice
-            w.server.set_tools_for(lambda arrival: w.server.engine.streams.broadcast(LIST_CHANGED, None) and [echo_tool()])
-            w.server.on("tools/list", _Slow(0.01))
+            # each asking is followed by another notice before it is answered
+            w.server.on(
+                "tools/list", Delay(0.01), when=lambda _: w.server.engine.streams.broadcast(LIST_CHANGED, None) > 0
+            )
             before = lists(w)
             tools = await w.pool.refresh(ALICE)
             assert lists(w) - before == 3
             assert tools.unsettled == ("files",)
-            await refused(tools["echo"].call(identity=ALICE), "stale-tools")
+            await refused(tools["echo"].call(identity=ALICE), "stale-tools", within=60)
             assert w.sent() == 0
-
-
-def _Slow(seconds: float) -> Any:  # noqa: N802 -- reads as the action that it makes
-    from afpool.testing import Delay
-
-    return Delay(seconds)
 
 
 async def test_a_storm_of_notices_is_listed_once_a_second_and_then_less(autojump_clock):
     with trio.fail_after(4000):
         async with world(pool={"deadline": 100.0}) as w:
             tool = await w.tool()
-            times: list[float] = []
             begun = trio.current_time()
             while trio.current_time() - begun < 300:
                 w.server.engine.streams.broadcast(LIST_CHANGED, None)
@@ -197,7 +187,7 @@ async def test_a_storm_of_notices_is_listed_once_a_second_and_then_less(autojump
             times = [arrival.time - begun for arrival in w.server.arrivals("tools/list")][2:]
             gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
             assert min(gaps) >= 1.0
-            assert gaps == sorted(gaps)
+            assert all(later >= earlier - 0.01 for earlier, later in zip(gaps, gaps[1:], strict=False))
             assert 29 <= gaps[-1] <= 31
             assert len(times) < 20
 
@@ -326,19 +316,14 @@ async def test_a_notice_while_nobody_calls_costs_nothing():
 async def test_a_bad_tool_is_quarantined_and_the_others_live():
     good = {"name": "echo", "inputSchema": {"type": "object"}}
     raw = (
-        b'{"jsonrpc":"2.0","id":%d,"result":{"tools":['
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":['
         b'{"name":"twice","name":"twice","inputSchema":{}},'
         b'{"name":"nan","inputSchema":{"maximum":NaN}},'
         b'{"inputSchema":{}},' + json.dumps(good).encode() + b"]}}"
     )
-    async with memory_world() as (memory, _, pool):
-
-        async def answer(arrival: Any) -> None:
-            return None
-
-        memory.engine._list = lambda arrival: None  # noqa: SLF001 -- replaced below, on the wire
-        memory.raw = {"tools/list": raw}
-        tools = await pool.tools(ALICE)
+    async with world() as w:
+        w.server.on("tools/list", Body(raw))
+        tools = await w.pool.tools(ALICE)
         assert list(tools) == ["echo"]
         assert len(tools.quarantined) == 3
         await tools["echo"].call(identity=ALICE)

@@ -1,0 +1,220 @@
+"""The heap of deadlines: who is woken when, and what stays in the heap."""
+
+from __future__ import annotations
+
+import math
+
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from afpool.pool._deadlines import Deadlines
+
+
+class Target:
+    """Notes when it was woken."""
+
+    def __init__(self, then=None):
+        self.woken: list[float] = []
+        self.then = then
+
+    def on_deadline(self):
+        self.woken.append(trio.current_time())
+        if self.then is not None:
+            self.then()
+
+
+async def test_each_is_woken_at_its_time_and_once(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    start = trio.current_time()
+    targets = {after: Target() for after in (5.0, 1.0, 3.0)}
+    for after, target in targets.items():
+        deadlines.add(start + after, target)
+    await trio.sleep(10)
+    assert {after: target.woken for after, target in targets.items()} == {
+        after: [start + after] for after in targets
+    }
+    assert len(deadlines) == 0
+    nursery.cancel_scope.cancel()
+
+
+async def test_who_is_done_is_not_woken(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    target, other = Target(), Target()
+    entry = deadlines.add(trio.current_time() + 1, target)
+    deadlines.add(trio.current_time() + 2, other)
+    deadlines.done(entry)
+    await trio.sleep(5)
+    assert not target.woken
+    assert other.woken
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_earlier_deadline_wakes_the_sleeping_task(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    start = trio.current_time()
+    late, early, earliest = Target(), Target(), Target()
+    deadlines.add(start + 100, late)
+    await wait_all_tasks_blocked()
+    deadlines.add(start + 10, early)
+    deadlines.add(start + 5, earliest)
+    await trio.sleep(20)
+    assert (early.woken, earliest.woken, late.woken) == ([start + 10], [start + 5], [])
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_deadline_that_has_passed_is_served_at_once(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    await wait_all_tasks_blocked()
+    now = trio.current_time()
+    target = Target()
+    deadlines.add(now - 5, target)
+    await wait_all_tasks_blocked()
+    assert target.woken == [now]
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_was_added_before_the_task_ran_is_served(nursery, autojump_clock):
+    deadlines = Deadlines()
+    start = trio.current_time()
+    target = Target()
+    deadlines.add(start + 1, target)
+    nursery.start_soon(deadlines.run)
+    await trio.sleep(2)
+    assert target.woken == [start + 1]
+    nursery.cancel_scope.cancel()
+
+
+async def test_no_deadline_at_all_is_never_served(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    target = Target()
+    entry = deadlines.add(math.inf, target)
+    await trio.sleep(1e6)
+    assert not target.woken
+    deadlines.done(entry)
+    assert len(deadlines) == 0
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_target_may_add_and_end_others_while_it_is_woken(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    start = trio.current_time()
+    ended, added = Target(), Target()
+    entries = [deadlines.add(start + 1, ended) for _ in range(3000)]
+
+    def then():
+        for entry in entries:  # more than half of the heap: it is put in order in the middle of a sweep
+            deadlines.done(entry)
+        deadlines.add(start + 2, added)
+        deadlines.add(start + 1, added)
+
+    deadlines.add(start + 0.5, Target(then))
+    await trio.sleep(3)
+    assert not ended.woken
+    assert added.woken == [start + 1, start + 2]
+    assert len(deadlines) == 0
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_task_can_be_cancelled_and_another_takes_over(autojump_clock):
+    deadlines = Deadlines()
+    target = Target()
+    start = trio.current_time()
+    deadlines.add(start + 10, target)
+    for _ in range(2):
+        async with trio.open_nursery() as inner:
+            inner.start_soon(deadlines.run)
+            await wait_all_tasks_blocked()
+            inner.cancel_scope.cancel()
+    deadlines.add(start + 5, target)  # nobody sleeps now
+    async with trio.open_nursery() as inner:
+        inner.start_soon(deadlines.run)
+        await trio.sleep(20)
+        inner.cancel_scope.cancel()
+    assert target.woken == [start + 5, start + 10]
+
+
+def test_done_twice_counts_once():
+    deadlines = Deadlines()
+    entries = [deadlines.add(float(index), Target()) for index in range(3)]
+    deadlines.done(entries[1])
+    deadlines.done(entries[1])
+    assert len(deadlines) == 2
+    deadlines.done(entries[0])
+    assert len(deadlines) == 1
+
+
+async def test_done_after_it_was_woken_is_nothing(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    entry = deadlines.add(trio.current_time() + 1, Target())
+    await trio.sleep(2)
+    deadlines.done(entry)
+    deadlines.add(trio.current_time() + 1, Target())
+    assert len(deadlines) == 1
+    nursery.cancel_scope.cancel()
+
+
+def test_what_is_done_does_not_pile_up():
+    """A thousand calls a second under a long deadline must not keep a minute of them."""
+    deadlines = Deadlines()
+    kept = [deadlines.add(1e9, Target()) for _ in range(100)]
+    for _ in range(20_000):
+        deadlines.done(deadlines.add(1e9, Target()))
+        assert len(deadlines._heap) <= 2_200
+    assert len(deadlines) == len(kept)
+    assert sum(entry.target is not None for entry in deadlines._heap) == len(kept)
+
+
+def test_what_is_done_holds_its_target_no_longer():
+    deadlines = Deadlines()
+    entry = deadlines.add(1e9, Target())
+    deadlines.done(entry)
+    assert entry.target is None
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 50), st.floats(0, 60), st.booleans()), max_size=40),
+)
+@settings(deadline=None)
+def test_whatever_is_added_and_ended_everybody_is_woken_in_time(plan):
+    """Each item: added after so long, for a deadline so much later, and half of them ended half-way."""
+    seen: list[tuple[Target, float, bool]] = []
+
+    async def one(deadlines, after, due, ends):
+        await trio.sleep(after)
+        target = Target()
+        at = trio.current_time() + due
+        entry = deadlines.add(at, target)
+        ended = ends and due > 0
+        seen.append((target, at, ended))
+        if ended:
+            await trio.sleep(due / 2)
+            deadlines.done(entry)
+
+    async def main():
+        deadlines = Deadlines()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(deadlines.run)
+            async with trio.open_nursery() as inner:
+                for item in plan:
+                    inner.start_soon(one, deadlines, *item)
+            await trio.sleep(200)
+            assert len(deadlines) == 0
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert len(seen) == len(plan)
+    for target, at, ended in seen:
+        if ended:
+            assert not target.woken or target.woken == [at]
+            assert at == 0 or not target.woken or target.woken[0] >= at
+        else:
+            assert target.woken == [at]

@@ -1,0 +1,176 @@
+"""One list and whether it is still true (L1 to L4), against a model that says it in the plainest way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afpool._base.definition import DefinitionTable
+from afpool.pool._lists import RELIST_INTERVAL, RELIST_INTERVAL_MAX, ListState
+
+TABLE = DefinitionTable()
+
+
+def catalog(*tools: tuple[str, str]):
+    raw = [json.dumps({"name": name, "description": text}).encode() for name, text in tools]
+    return TABLE.catalog([TABLE.intern(one) for one in raw])
+
+
+ONE = catalog(("search", "finds"))
+ONE_AND_MORE = catalog(("search", "finds"), ("send", "sends"))
+OTHER = catalog(("search", "finds more"))
+TURNED = catalog(("send", "sends"), ("search", "finds"))
+CATALOGS = (ONE, ONE_AND_MORE, OTHER, TURNED)
+
+
+def test_a_new_list_is_unsettled_and_shows_nothing():
+    state = ListState(1)
+    assert not state.settled(0.0)
+    assert state.alive
+    assert state.generation == 0
+    assert state.find("search") is None
+    assert not state.shows("search", ONE["search"].digest)
+    assert not state.shared
+
+
+def test_the_generation_counts_different_lists_only():
+    state = ListState(1)
+    moved = [state.received(one, 0, 9.0) for one in (ONE, ONE, ONE_AND_MORE, TURNED, OTHER, ONE)]
+    assert moved == [True, False, True, False, True, True]
+    assert state.generation == 4
+
+
+def test_it_shows_exactly_what_was_received():
+    state = ListState(1)
+    state.received(ONE_AND_MORE, 0, 9.0)
+    assert state.find("send") is ONE_AND_MORE["send"]
+    assert state.shows("search", ONE["search"].digest)
+    assert not state.shows("search", OTHER["search"].digest)
+    assert not state.shows("none", ONE["search"].digest)
+
+
+def test_a_notice_after_the_first_page_was_asked_for_leaves_it_unsettled():
+    state = ListState(1)
+    asked = state.notices
+    state.unsettle("notice")
+    state.received(ONE, asked, 9.0)
+    assert state.noticed
+    assert not state.settled(0.0)
+    state.received(ONE, state.notices, 9.0)
+    assert not state.noticed
+    assert state.settled(0.0)
+
+
+@pytest.mark.parametrize("why", ["refresh", "notification stream lost", "header mismatch"])
+def test_any_other_doubt_closes_no_gate(why):
+    state = ListState(1)
+    state.received(ONE, 0, 9.0)
+    state.unsettle(why)
+    assert not state.settled(0.0)
+    assert not state.noticed
+    assert state.doubt == why
+    state.received(ONE, 0, 9.0)
+    assert state.settled(0.0)
+
+
+def test_the_time_to_live_ends_at_its_time_and_closes_no_gate():
+    state = ListState(1)
+    state.received(ONE, 0, 9.0)
+    assert state.settled(8.999)
+    assert not state.settled(9.0)
+    assert not state.noticed
+
+
+def test_a_dead_list_stays_dead():
+    state = ListState(1)
+    state.end()
+    state.received(ONE, 0, 9.0)
+    state.unsettle("notice")
+    state.end()
+    assert not state.alive
+
+
+def test_the_repr_says_the_state_in_one_word():
+    state = ListState(7)
+    state.received(ONE, 0, 9.0)
+    words = [repr(state)]
+    state.unsettle("refresh")
+    words.append(repr(state))
+    state.unsettle("notice")
+    words.append(repr(state))
+    state.end()
+    words.append(repr(state))
+    assert [word.split("generation 1 ")[1] for word in words] == ["settled>", "refresh>", "noticed>", "dead>"]
+
+
+# what the outside may do to a list, one after the other
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask")),
+        st.tuples(st.just("receive"), st.integers(0, len(CATALOGS) - 1), st.floats(0, 20)),
+        st.tuples(st.just("unsettle"), st.sampled_from(["notice", "refresh", "stream"])),
+        st.tuples(st.just("wait"), st.floats(0, 5)),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_it_agrees_with_its_history(steps):
+    """What it says can be told from the whole history of notices, askings and answers."""
+    state = ListState(1)
+    now = 0.0
+    asked = state.notices
+    notices_since_asked = 0
+    different: list[str] = []
+    unsettled = noticed = True
+    noticed = False
+    expires = 0.0
+    for name, *values in steps:
+        if name == "ask":
+            asked, notices_since_asked = state.notices, 0
+        elif name == "receive":
+            received, ttl = CATALOGS[values[0]], values[1]
+            if not different or different[-1] != received.digest:
+                different.append(received.digest)
+            state.received(received, asked, now + ttl)
+            unsettled = noticed = notices_since_asked > 0
+            expires = now + ttl
+        elif name == "unsettle":
+            state.unsettle(values[0])
+            unsettled = True
+            if values[0] == "notice":
+                noticed = True
+                notices_since_asked += 1
+        else:
+            now += values[0]
+        assert state.generation == len(different)
+        assert state.noticed == noticed
+        assert state.settled(now) == (bool(different) and not unsettled and now < expires)
+
+
+def test_asking_again_is_spaced_ever_wider_and_starts_anew_after_a_rest():
+    state = ListState(1)
+    gaps = []
+    for _ in range(7):
+        now = state.next_at
+        state.asked_again(now)
+        gaps.append(state.next_at - now)
+    assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    now = state.next_at + RELIST_INTERVAL_MAX
+    state.asked_again(now)
+    assert state.next_at == now + RELIST_INTERVAL
+
+
+@given(st.lists(st.floats(0, 100), max_size=30))
+def test_it_is_asked_for_at_most_once_a_second_and_never_put_off_for_longer_than_thirty(rests):
+    state = ListState(1)
+    now = 0.0
+    for rest in rests:
+        now = max(now, state.next_at) + rest
+        state.asked_again(now)
+        gap = state.next_at - now
+        assert RELIST_INTERVAL * 0.999 <= gap <= RELIST_INTERVAL_MAX * 1.001
