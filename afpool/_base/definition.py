@@ -134,7 +134,10 @@ def check_compare_without(pointers: Iterable[str]) -> tuple[str, ...]:
         ValueError: One is no JSON pointer (RFC 6901), or leaves out the whole tool or its name.
     """
     if isinstance(pointers, str):
-        raise ValueError(f"compare_without must be a sequence of JSON pointers, such as ({pointers!r},)")
+        # a string is a sequence of strings too: the value is wrong, not its kind
+        raise ValueError(  # noqa: TRY004
+            f"compare_without must be a sequence of JSON pointers, such as ({pointers!r},)"
+        )
     checked = tuple(sorted(set(pointers)))
     for pointer in checked:
         if pointer in {"", "/name"}:

@@ -160,7 +160,7 @@ def encode_key(server: str, identity: Identity, keyed_on: tuple[str, ...] = FIEL
         ValueError: `server` is empty or no text, or `keyed_on` names an unknown field.
     """
     try:
-        known = identity._keys.get(server)
+        known = identity._keys.get(server)  # noqa: SLF001 -- the cache belongs to this module
         if known is not None and known[0] == keyed_on:
             return known[1]
     except AttributeError:
@@ -168,7 +168,7 @@ def encode_key(server: str, identity: Identity, keyed_on: tuple[str, ...] = FIEL
             raise TypeError(f"an identity must be an Identity, not {type(identity).__name__}") from None
         object.__setattr__(identity, "_keys", {})
     key = _build_key(server, identity, keyed_on)
-    keys = identity._keys
+    keys = identity._keys  # noqa: SLF001 -- as above
     if len(keys) >= _CACHED_SERVERS:
         keys.clear()
     keys[server] = (keyed_on, key)
@@ -218,7 +218,10 @@ def check_keyed_on(keyed_on: Iterable[str]) -> tuple[str, ...]:
     if keyed_on is FIELDS:
         return FIELDS
     if isinstance(keyed_on, str):
-        raise ValueError(f"keyed_on must be a sequence of field names, such as ({keyed_on!r},)")
+        # a string is a sequence of strings too: the value is wrong, not its kind
+        raise ValueError(  # noqa: TRY004
+            f"keyed_on must be a sequence of field names, such as ({keyed_on!r},)"
+        )
     names = tuple(keyed_on)
     unknown = [name for name in names if name not in FIELDS]
     if unknown:

@@ -71,7 +71,7 @@ class Secret(_NeverCopied):
 
 def _opener(value: object) -> Callable[[], str] | None:
     if isinstance(value, Secret):
-        return value._open
+        return value._open  # noqa: SLF001 -- the one reader of it
     if not isinstance(value, str):
         return None
     plain = str.__str__(value)

@@ -138,6 +138,9 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
     except WireClosed as error:
         if not trip.begun:
             caller.failed("write", "the wire is closed")
+        elif caller.interrupted is not None:
+            # It was ended from outside, and its wire then closed: the first is what happened.
+            raise caller.interrupted from error
         raise _lost(trip, client, str(error)) from error
     except Truncated as error:
         raise ConnectionLost(

@@ -6,6 +6,8 @@ there is no session (2026-07-28 over HTTP) the incarnation is this object with w
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
 
 import attrs
@@ -18,6 +20,8 @@ from .._base.errors import (
     AfpoolError,
     ClientClosed,
     DeadlineExceeded,
+    LocalSessionHandleLostError,
+    PoolClosed,
     ProtocolError,
     SessionExpiredError,
 )
@@ -42,6 +46,7 @@ from ..protocol import (
     encode_result,
     header_value,
     invalid_param_annotations,
+    is_complete,
     list_params,
     meta_params,
     param_header_map,
@@ -58,7 +63,6 @@ from ._stream_channel import StreamChannel
 from ._trip import Rpc
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Awaitable, Callable
 
     import httpx
@@ -66,7 +70,7 @@ if TYPE_CHECKING:
     from .._base.credential import CredentialProvider, CredentialRequirement, NeedsAuthorization, Signer
     from .._base.definition import Definition
     from .._base.identity import Identity
-    from .._base.model import ProgressCallback
+    from .._base.model import Progress, ProgressCallback
     from .._base.seams import Seams
     from .._base.use import Use
     from ..protocol import Message, Negotiated
@@ -75,12 +79,18 @@ if TYPE_CHECKING:
     from ._plan import Plan
     from ._trip import Answer, Trip
 
+logger = logging.getLogger("afpool")
+
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 USER_REJECTED: Final = -1
 NOTICE: Final = "notifications/tools/list_changed"
 
+CALL_METHOD: Final = (METHOD, b"tools/call")
+A_RESULT: Final = Outcome(None, ANSWERED, Followup.NONE, "a result", 200)
+
 Ending = Literal["closed", "killed"]
+ENDED_HERE: Final = ("closed", "killed")
 
 
 class Hooks(Protocol):
@@ -162,10 +172,11 @@ class Client:
         lost: Why it is over, if it is.
         retired: Why its key uses it no longer, if so; what runs on it goes on.
         entry: The shared list that it is a member of; the pool's to set.
+        ends_at: When it is too old to be used, on the runtime's clock; the pool's to set.
     """
 
     __slots__ = (
-        "__weakref__", "_listener", "_meta", "_spawn", "channel", "context", "endpoint", "entry", "hooks", "id",
+        "__weakref__", "_listener", "_meta", "_name_headers", "_spawn", "channel", "context", "endpoint", "ends_at", "entry", "hooks", "id",
         "lost", "negotiated", "plan", "process", "projection", "requirement", "retired", "server", "settings",
     )  # fmt: skip
 
@@ -199,8 +210,10 @@ class Client:
         self.lost: str | None = None
         self.retired: str | None = None
         self.entry: Any = None
+        self.ends_at = float("inf")
         self._spawn = spawn
         self._meta = b""
+        self._name_headers: dict[str, tuple[bytes, bytes]] = {}
         self._listener = Listener(self, spawn)
         channel.on_message = self._message
         if isinstance(channel, StreamChannel):
@@ -258,28 +271,38 @@ class Client:
         definition = call.definition
         headers: Headers = []
         if self.stateless and self.carries_headers:
-            headers = [(METHOD, b"tools/call"), (NAME, header_value(definition.name))]
+            headers = [CALL_METHOD, self._name_header(definition.name)]
             if b"x-mcp-header" in definition.raw:
                 headers += param_headers(param_header_map(definition.input_schema), decode_json(call.args))
         name, args, meta = definition.name, call.args, self._meta
         params: Any
+        told = None
         if call.on_progress is None:
             params = call_params(name, args, meta=meta)
         else:
+            told = Told(call.on_progress, call.use, self.settings.seams.now)
 
             def params(request_id: int) -> bytes:
                 return call_params(name, args, meta=meta, progress_token=request_id)
 
-        answer = await attempts(self, call, Rpc("tools/call", params, headers, "call", call.on_progress))
+        answer = await attempts(self, call, Rpc("tools/call", params, headers, "call", told))
         assert answer.message is not None
         return bytes(answer.message.result)
+
+    def _name_header(self, name: str) -> tuple[bytes, bytes]:
+        pair = self._name_headers.get(name)
+        if pair is None:
+            pair = self._name_headers[name] = (NAME, header_value(name))
+        return pair
 
     def judge(self, answer: Answer) -> Outcome:
         """Decide what an answer proves, before any recovery starts."""
         message = answer.message
         negotiated = self.negotiated
         era = Era.STATELESS if negotiated is None else negotiated.era
-        if answer.status is None:
+        if answer.status == 200 and message is not None and message.is_response and not message.is_error:
+            outcome = A_RESULT
+        elif answer.status is None:
             if message is None:
                 return Outcome(None, ANSWERED, Followup.NONE, "sent")
             outcome = classify_stream(message)
@@ -294,7 +317,9 @@ class Client:
                 challenge=parse_challenge(answer.header(WWW_AUTHENTICATE)) is not None,
                 same_origin=self._redirect_target(answer) is not None,
             )
-        if outcome.error is None and message is not None and self.stateless:
+        if outcome.error is None and message is not None and era is Era.STATELESS:
+            if is_complete(message.result):
+                return outcome
             try:
                 result = read_call_result(message.result, era)
             except MalformedMessage as error:
@@ -316,16 +341,25 @@ class Client:
             self.endpoint.forget_era()
             self.lose("protocol version no longer spoken")
 
-    def cancel(self, trip: Trip) -> None:
-        """Tell the server that nobody waits for an answer any more. Synchronous; nothing is waited for."""
+    def cancel(self, trip: Trip) -> trio.Event | None:
+        """Tell the server that nobody waits for an answer any more. Synchronous; nothing is waited for.
+
+        Returns:
+            On a shared stream: set when the notice leaves.
+        """
         if self.cancel_by_closing:
             trip.close()
-            return
+            return None
         params = cancelled_params(getattr(trip, "request_id", 0), meta=self._meta if self.stateless else b"")
         if isinstance(self.channel, StreamChannel):
-            self.channel.tell(encode_notification("notifications/cancelled", params))
-        else:
-            self._spawn(self._notify, "notifications/cancelled", params)
+            return self.channel.tell(encode_notification("notifications/cancelled", params))
+        self._in_background(self._notify, "notifications/cancelled", params)
+        return None
+
+    def _in_background(self, fn: Callable[..., object], *args: object) -> None:
+        # In the last moments of a pool nothing is started any more, and nobody misses it.
+        with contextlib.suppress(PoolClosed):
+            self._spawn(fn, *args)
 
     async def _notify(self, method: str, params: bytes) -> None:
         try:
@@ -422,7 +456,7 @@ class Client:
         return same_origin_redirect(url, answer.header(LOCATION))
 
     async def own_headers(self) -> Headers | None:
-        """Credential headers for the notification stream; `None` when there are none to be had now."""
+        """Credential headers for what the client sends by itself; `None` when there are none to be had now."""
         if self.requirement is None:
             return []
         try:
@@ -444,7 +478,10 @@ class Client:
         """Hand the address to the host and to nobody else."""
         callback = self.settings.on_authorization
         if callback is not None:
-            callback(self.server, self.projection, needs)
+            try:
+                callback(self.server, self.projection, needs)
+            except Exception as error:  # noqa: BLE001 -- the app's code; its text may hold the address
+                logger.error("on_authorization raised %s", type(error).__name__)  # noqa: TRY400 -- as above
 
     def as_httpx(self, rpc: Rpc, headers: Headers) -> httpx.Request:
         """Show a request to a signer; made only where one is configured."""
@@ -481,13 +518,16 @@ class Client:
         if isinstance(self.channel, StreamChannel):
             self.channel.tell(data)
         else:
-            self._spawn(self._post, data)
+            self._in_background(self._post, data)
 
     async def _post(self, data: bytes) -> None:
         assert isinstance(self.channel, HttpChannel)
         caller = Control(self, self.settings.seams.now() + self.settings.control_timeout)
-        trip = self.channel.post(data, [])
         with trio.CancelScope(deadline=caller.deadline):
+            credential = await self.own_headers()
+            if credential is None:
+                return
+            trip = self.channel.post(data, credential)
             try:
                 await trip.run(caller, caller.deadline)
             except Exception:
@@ -497,6 +537,14 @@ class Client:
                     trip.close()
 
     # ------------------------------------------------------------------ ends
+
+    def prune(self, now: float) -> float:
+        """Close kept connections past their time; return when to look again."""
+        if not isinstance(self.channel, HttpChannel):
+            return float("inf")
+        link = self.channel.link
+        link.prune()
+        return now + self.settings.keepalive_expiry if link.statistics().idle else float("inf")
 
     def lose(self, reason: str) -> None:
         """The incarnation is over by the server's or the wire's doing. Tells the owner once."""
@@ -536,11 +584,16 @@ class Client:
         from ..transports import HttpRequest as Request
 
         assert isinstance(self.channel, HttpChannel)
-        request: HttpRequest = Request(b"DELETE", self.channel.target, list(self.channel.headers))
-        sink = _Nothing()
-        exchange = self.channel.link.exchange(request, sink, "control")
         caller = Control(self, deadline)
         with trio.CancelScope(deadline=deadline):
+            credential = await self.own_headers()
+            if credential is None:
+                return
+            request: HttpRequest = Request(
+                b"DELETE", self.channel.target, [*self.channel.headers, *credential]
+            )
+            # The notification stream has just been stopped, so its place is free; a list that hangs is not in the way.
+            exchange = self.channel.link.exchange(request, _Nothing(), "stream")
             try:
                 await exchange.run(caller, deadline)
             except Exception:
@@ -569,20 +622,25 @@ class Client:
 class Control:
     """The caller behind a client's own requests: its gate is open while the client lives."""
 
-    __slots__ = ("_client", "begun", "deadline", "trip")
+    __slots__ = ("_client", "begun", "deadline", "interrupted", "trip")
 
     def __init__(self, client: Client, deadline: float) -> None:
         self._client = client
         self.deadline = deadline
         self.trip: Trip | None = None
+        self.interrupted: AfpoolError | None = None  # nobody ends it but its scope
         self.begun = False
 
     def ask(self, stage: str, /) -> None:
         """Raise when the client is over."""
-        if self._client.lost is not None:
-            raise ClientClosed(
-                f"the client is over ({self._client.lost}); nothing was sent", delivery=NOT_SENT
-            )
+        client = self._client
+        if client.lost is None:
+            return
+        if client.lost in ENDED_HERE:
+            raise ClientClosed(f"the client is over ({client.lost}); nothing was sent", delivery=NOT_SENT)
+        raise LocalSessionHandleLostError(
+            f"the client has ended ({client.lost}); nothing was sent", delivery=NOT_SENT
+        )
 
     def began(self) -> None:
         """Note that bytes left."""
@@ -593,8 +651,6 @@ class Control:
 
     def bounded(self) -> contextlib.AbstractContextManager[None]:
         """The scope around the whole request bounds every wait in it."""
-        import contextlib
-
         return contextlib.nullcontext()
 
     def failed(self, stage: str, word: str) -> None:
@@ -610,6 +666,28 @@ class Control:
     def relist(self) -> Awaitable[None] | None:
         """A client's own request stands on no list."""
         return None
+
+
+@final
+class Told:
+    """A caller's progress callback. What it raises costs that notification, and never the call or its answer."""
+
+    __slots__ = ("_callback", "_failed", "_now", "_use")
+
+    def __init__(self, callback: ProgressCallback, use: Use, now: Callable[[], float]) -> None:
+        self._callback = callback
+        self._use = use
+        self._now = now
+        self._failed = False
+
+    def __call__(self, progress: Progress) -> None:
+        """Call it; the first failure is noted on the use."""
+        try:
+            self._callback(progress)
+        except Exception as error:  # noqa: BLE001 -- the app's code, and the answer behind it is the caller's
+            if not self._failed:
+                self._failed = True
+                self._use.note("progress", type(error).__name__, self._now())
 
 
 @final

@@ -98,8 +98,8 @@ class HttpTrip:
 
     @property
     def answered(self) -> bool:
-        """Its answer has come."""
-        return self._sink.message is not None
+        """Its answer has come; one without a JSON-RPC message in it is a sign of life all the same."""
+        return self._sink.message is not None or self._exchange.complete
 
     @property
     def over(self) -> bool:
@@ -224,6 +224,8 @@ class AnswerSink:
             self._chunks = []
             if body and self.kind is not BodyKind.SSE:
                 self._read(body)
+        if not self.size and self.kind is not BodyKind.SSE:
+            self.kind = BodyKind.EMPTY  # whatever its head says of the type of nothing
         return Answer(self.message, self.status, self.headers, self.kind, body[:HINT_BYTES], self.size)
 
     def _read(self, body: bytes) -> None:

@@ -60,8 +60,10 @@ if TYPE_CHECKING:
     from ._trip import Answer
 
 PROBE_HTTP: Final = 10.0
-PROBE_STREAM: Final = 3.0
+# Silence is taken for a server of before 2026, so a server that is only slow to start must not look like one.
+PROBE_STREAM: Final = 6.0
 HANDSHAKE: Final = 30.0
+REAPING: Final = 1.0
 
 
 async def open_client(
@@ -100,7 +102,7 @@ async def open_client(
     try:
         return await opener.run()
     except BaseException:
-        opener.drop()
+        await opener.drop()
         raise
 
 
@@ -146,20 +148,15 @@ class _Opener:
         self._hooks = hooks
         self._spawn = spawn
         self._client: Client | None = None
+        self._answer: Answer | None = None  # to the last request
 
-    def drop(self) -> None:
-        """Leave nothing behind."""
+    async def drop(self) -> None:
+        """Leave nothing behind. Shielded: a child that was killed has to be reaped, which takes milliseconds."""
         client, self._client = self._client, None
         if client is not None:
             client.kill()
             if client.process is not None:
-                self._reap_later(client.process)
-
-    def _reap_later(self, process: StdioProcess) -> None:
-        try:
-            self._spawn(process.aclose, self._settings.seams.now() + 1.0)
-        except AfpoolError:
-            return  # the pool is gone; the process was killed
+                await client.process.aclose(self._settings.seams.now() + REAPING, eof_grace=0, term_grace=0)
 
     async def run(self) -> Client:
         client = self._client = await self._make()
@@ -183,7 +180,11 @@ class _Opener:
                 client = self._client = await self._make()
                 negotiation.respawned()
             elif isinstance(step, Failed):
-                raise _failed(step)
+                answer = self._answer
+                retry_after = None
+                if answer is not None:
+                    retry_after = parse_retry_after(answer.header(RETRY_AFTER), self._settings.seams.unix_now())
+                raise _failed(step, retry_after)
             else:
                 assert isinstance(step, Done)
                 return self._done(client, step.negotiated)
@@ -223,7 +224,7 @@ class _Opener:
         seconds = probe if step.timeout == "probe" else HANDSHAKE
         caller = Control(client, self._settings.seams.now() + seconds)
         rpc = Rpc(step.method, step.params, headers, notification=step.notification)
-        self._answer: Answer | None = None
+        self._answer = None
         with trio.CancelScope(deadline=caller.deadline) as scope:
             try:
                 answer = await attempt(client, caller, rpc, tries)
@@ -236,7 +237,10 @@ class _Opener:
                 negotiation.ended()
                 return
             except (ServerFailed, TooLarge) as error:
-                raise OpenFailed(f"the server speaks no MCP that can be read: {error.message}") from error
+                what = error.message.partition(";")[0]
+                raise OpenFailed(
+                    f"the server speaks no MCP that can be read: {what}; nothing of a call was sent"
+                ) from error
             finally:
                 trip = caller.trip
                 if trip is not None and not trip.over:
@@ -319,7 +323,6 @@ class _Opener:
                 process = await StdioProcess.spawn(transport.config, settings.seams)
             except SpawnFailed as error:
                 raise OpenFailed(f"{error}; nothing was sent") from error
-            self._spawn(process.run_stderr)
             channel = StreamChannel(process.wire, settings.max_message, settings.seams)
         else:
             assert isinstance(transport, MemoryTransport)
@@ -331,7 +334,10 @@ class _Opener:
                 ) from error
             channel = StreamChannel(wire, settings.max_message, settings.seams, own_wire=True)
         made: dict[str, Any] = self._made
-        client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
+        # Kept before anything else can fail, so that `drop` finds it.
+        client = self._client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
+        if process is not None:
+            self._spawn(process.run_stderr)
         if isinstance(channel, StreamChannel):
             self._spawn(channel.link.run)
         return client
@@ -344,11 +350,11 @@ class _Opener:
         client.kill()
 
 
-def _failed(step: Failed) -> AfpoolError:
+def _failed(step: Failed, retry_after: float | None) -> AfpoolError:
     text = f"the server could not be opened: {step.reason}; nothing was sent"
     if step.error is not None and step.error.message:
         text = f"{text} (it says: {step.error.message[:200]})"
-    failure = OpenFailed(text, http_status=step.http_status)
+    failure = OpenFailed(text, http_status=step.http_status, retry_after=retry_after)
     if step.kind is FailureKind.INCOMPATIBLE:
         failure.__cause__ = ProtocolError(step.reason)
     return failure

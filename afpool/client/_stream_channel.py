@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextvars
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
+import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 
 from .._base.errors import ANSWERED, TooLarge
-from .._base.gate import OpenGate
 from ..protocol import (
     LineTooLong,
     MalformedMessage,
@@ -31,16 +31,19 @@ from ._trip import Answer, Rpc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import trio
-    from outcome import Outcome
-
     from .._base.gate import Gate
     from .._base.model import Progress
     from .._base.seams import Seams
     from ..transports import Outgoing, Wire
 
 PROGRESS_KEPT: Final = 32
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
+
+# How a response begins whose id can be believed: at the top level, behind nothing but members that are strings
+# (`jsonrpc`), and in front of its result or error. An `"id"` further in belongs to something else, and one in
+# front of a method to a request of the server's, which counts its own ids.
+_STRINGS = rb'(?:"[^"\\]*"\s*:\s*"[^"\\]*"\s*,\s*)*'
+_ANSWER = re.compile(rb'\s*\{\s*' + _STRINGS + rb'"id"\s*:\s*(\d{1,18})\s*,\s*' + _STRINGS + rb'"(?:result|error)"\s*:')
+_NAMELESS = re.compile(rb'\s*\{\s*' + _STRINGS + rb'"(?:result|error)"\s*:')
 
 
 @final
@@ -95,12 +98,18 @@ class StreamChannel:
         )
         return StreamTrip(self, data, rpc, request_id)
 
-    def tell(self, data: bytes) -> None:
-        """Send a message of the client's own that nobody waits for; dropped when the stream has ended."""
+    def tell(self, data: bytes) -> trio.Event | None:
+        """Send a message of the client's own that has no answer.
+
+        Returns:
+            Set when it leaves; `None` where the stream has ended, so that it never will.
+        """
+        notice = Notice()
         try:
-            self.link.submit(data, OpenGate(), None, _nothing_gone)
+            self.link.submit(data, notice, None, _nothing_gone)
         except WireClosed:
-            return
+            return None
+        return notice.left
 
     def kill(self) -> None:
         """Stop using the stream at once; a child's pipes are its process's to close."""
@@ -144,10 +153,12 @@ class StreamChannel:
                 self.on_message(message)
 
     def _too_long(self, line: LineTooLong) -> None:
-        # The members of a response come in any order; an id at the start names whose answer it was.
-        found = _ID.search(line.head)
-        trip = self._pending.pop(int(found[1]), None) if found else None
-        if trip is None and len(self._pending) == 1:
+        found = _ANSWER.match(line.head)
+        trip = None
+        if found is not None:
+            trip = self._pending.pop(int(found[1]), None)
+        elif len(self._pending) == 1 and _NAMELESS.match(line.head):
+            # An answer whose id stands behind its result can only be that of the one that is waited for.
             _, trip = self._pending.popitem()
         if trip is None:
             self.dropped += 1
@@ -173,7 +184,7 @@ class StreamTrip:
 
     __slots__ = (
         "_answer", "_channel", "_data", "_error", "_gone", "_on_progress", "_outgoing", "_progress", "_task",
-        "notification", "request_id", "size",
+        "_woken", "notification", "request_id", "size",
     )  # fmt: skip
 
     def __init__(self, channel: StreamChannel, data: bytes, rpc: Rpc, request_id: int) -> None:
@@ -189,6 +200,7 @@ class StreamTrip:
         self._error: BaseException | None = None
         self._progress: deque[Progress] | None = None
         self._gone = False
+        self._woken = False
 
     @property
     def begun(self) -> bool:
@@ -244,6 +256,9 @@ class StreamTrip:
                 return self._answer
             if self._error is not None:
                 raise self._error
+            if self._woken:
+                self._woken = False
+                raise Woken
             self._task = current_task()
             await wait_task_rescheduled(self._abort)
 
@@ -251,18 +266,15 @@ class StreamTrip:
         self._task = None
         return Abort.SUCCEEDED
 
-    def _resume(self, outcome: Outcome[Any] | None = None) -> None:
+    def _resume(self) -> None:
         task, self._task = self._task, None
         if task is not None:
-            if outcome is None:
-                reschedule(task)
-            else:
-                reschedule(task, outcome)
+            reschedule(task)
 
     def wake(self) -> None:
-        """Make the task that waits raise `Woken`."""
-        if self._task is not None:
-            self._resume(_woken())  # an outcome can be used once
+        """Make the task that waits raise `Woken`, now or at its next wait; an answer that is there goes first."""
+        self._woken = True
+        self._resume()
 
     def close(self) -> None:
         """Give up on the answer; the id is not used again."""
@@ -323,10 +335,21 @@ class _Began:
         self._trip.sent()
 
 
-def _woken() -> Outcome[Any]:
-    import outcome
+@final
+class Notice:
+    """The gate of a message that nobody may hold back; `left` is set when a byte of it has left."""
 
-    return outcome.Error(Woken())
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = trio.Event()
+
+    def ask(self, stage: str, /) -> None:
+        """Let it through."""
+
+    def began(self) -> None:
+        """Take note."""
+        self.left.set()
 
 
 def _ignore(_: Message) -> None:

@@ -123,6 +123,7 @@ class Caller(Gate, Protocol):
 
     deadline: float
     trip: Trip | None
+    interrupted: AfpoolError | None
 
     def bounded(self) -> AbstractContextManager[None]:
         """Bound a wait that is not a trip's by the deadline, and let it be interrupted."""

@@ -7,7 +7,7 @@ So a forgotten key costs nothing (I11), and no finaliser is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from actors import Actor, Undelivered
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .._base.identity import Identity, PoolKey
     from ._pool import Pool
     from ._server import Server
+
+_REFUSALS: Final = (AfpoolError,)
 
 
 @final
@@ -40,7 +42,7 @@ class KeyActor(Actor[KeyMachine]):
             KeyMachine(pool.key_limits(server), pool.seams.next_id),
             perform=_perform,
             successor=_successor,
-            refusals=(AfpoolError,),
+            refusals=_REFUSALS,
             mailbox_limit=pool.limits.max_waiting,
             clock=pool.seams.now,
         )
@@ -67,7 +69,7 @@ def _perform(actor: Actor[KeyMachine], effect: Any) -> None:
     if kind is m.Active:
         pool.keep(actor, keep=effect.active)
     elif kind is m.StartOpening:
-        pool.start_opening(actor, effect.token, fresh=effect.fresh)
+        pool.start_opening(actor, effect.token)
     elif kind is m.CancelOpening:
         pool.cancel_opening(effect.token)
     elif kind is m.CloseClient:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, final
 
 from actors import Reply
 
+from .._base.errors import Overloaded
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,17 +41,23 @@ class RuntimeAdmission:
     Args:
         limit: Calls that may run at once, in all.
         per_server: Calls of one server that may run at once; `limit` when absent.
+        max_waiting: Waiters, before further ones are refused; no bound when absent.
 
     Attributes:
         in_flight: Calls that run now.
         waiting: Calls that wait here now.
     """
 
-    __slots__ = ("_limit", "_limit_per_server", "_per_server", "_tenants", "in_flight", "waiting")
+    __slots__ = (
+        "_limit", "_limit_per_server", "_max_waiting", "_per_server", "_tenants", "in_flight", "waiting",
+    )  # fmt: skip
 
-    def __init__(self, limit: int, per_server: int | None = None) -> None:
+    def __init__(
+        self, limit: int, per_server: int | None = None, *, max_waiting: int | None = None
+    ) -> None:
         self._limit = limit
         self._limit_per_server = limit if per_server is None else per_server
+        self._max_waiting = max_waiting
         self._per_server: dict[str, int] = {}
         # tenant -> key -> waiters; dicts keep the round robin order: who was served moves to the end
         self._tenants: dict[str | None, dict[PoolKey, deque[Seat]]] = {}
@@ -64,7 +72,16 @@ class RuntimeAdmission:
         return True
 
     def wait(self, server: str, tenant: str | None, key: PoolKey) -> Seat:
-        """Queue up; the seat's reply is set when the place is taken for it."""
+        """Queue up; the seat's reply is set when the place is taken for it.
+
+        Raises:
+            Overloaded: So many wait already.
+        """
+        if self._max_waiting is not None and self.waiting >= self._max_waiting:
+            raise Overloaded(
+                f"{self.in_flight} calls run (max_in_flight {self._limit}) and {self.waiting} wait for a place of "
+                f"the runtime (max_waiting_total {self._max_waiting}); nothing was sent"
+            )
         seat = Seat(server, tenant, key)
         self._tenants.setdefault(tenant, {}).setdefault(key, deque()).append(seat)
         self.waiting += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -255,9 +255,3 @@ class Listing:
                 definition,
             )
         )
-
-
-def pinned(pins: Mapping[str, Any], definition: Definition) -> bool:
-    """Whether the definition is the pinned one, or none is pinned."""
-    digest = pins.get(definition.name)
-    return digest is None or digest == definition.digest

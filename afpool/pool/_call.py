@@ -210,7 +210,8 @@ class Call:
                 delivery=NOT_SENT,
             )
         return BindingChanged(
-            "the plan for this identity has changed while the call waited; nothing was sent; list the tools again"
+            "the plan for this identity has changed while the call waited; nothing was sent; "
+            "list the tools again"
         )
 
     # ------------------------------------------------------------------ the gate
@@ -222,7 +223,7 @@ class Call:
         self.recheck(stage)
 
     def failed(self, stage: str, word: str) -> None:
-        """Raise the refusal if the gate is closed too after a wait that failed; the failure is then a fact."""
+        """Raise the refusal if the gate is closed too after a failed wait; the failure is then a fact."""
         try:
             self.recheck(stage)
         except AfpoolError as refusal:
@@ -262,7 +263,9 @@ class Call:
         if listed is None or not listed.alive:
             return None
         listed.unsettle("header mismatch")
-        return ensure_settled(self.actor, listed, self.binding.context, self.binding.authorization)
+        return ensure_settled(
+            self.actor, listed, self.binding.context, self.binding.authorization, self.client
+        )
 
     # ------------------------------------------------------------------ ends from outside
 
@@ -329,7 +332,7 @@ def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None
     if who is not None and not isinstance(who, Identity):
         try:
             who = who()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: not proven
             who, cause = None, error
     if isinstance(who, Identity):
         try:
@@ -358,4 +361,9 @@ def ask_share(actor: KeyActor) -> str | None:
         raise ShareFailed(f"share raised {type(error).__name__}; nothing was sent") from error
     if name is not None and not isinstance(name, str):
         raise ShareFailed(f"share returned {type(name).__name__}, not a string or None; nothing was sent")
+    if name is not None and not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ShareFailed("share returned a string with a lone surrogate; nothing was sent") from None
     return name

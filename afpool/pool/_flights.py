@@ -43,31 +43,43 @@ async def client_for(actor: KeyActor, *, fresh: bool = False, context: str | Non
     return client
 
 
-async def ensure_settled(actor: KeyActor, state: ListState, context: str, authorization: str | None) -> None:
+async def ensure_settled(
+    actor: KeyActor, state: ListState, context: str, authorization: str | None, client: Client | None = None
+) -> None:
     """Ask for a list until it is settled, or was asked for as often as one flight may.
 
-    Returns with the list possibly still unsettled (the server keeps announcing changes), or dead.
+    Args:
+        actor: On whose behalf.
+        state: The list.
+        context: The plan context that a client is opened under, if there is none.
+        authorization: The name that the list is asked for under.
+        client: The client to ask through. Who holds a place must name its client: it must not wait for
+            another one, which may only be opened when that place was given back.
+
+    Returns with the list possibly still unsettled (the server keeps announcing changes), or dead, or when
+    the named client is not the key's any more.
     """
     pool = actor.pool
     flown = False
-    while state.alive and not state.settled(pool.seams.now()):
-        flight = state.flight
-        if flight is None:
-            if flown:
-                return
-            client = await client_for(actor, context=context)
-            if state.flight is not None or not state.alive:
-                continue
-            entry = state.entry
-            flight = Flight(actor)
-            state.flight = flight
-            pool.spawn(_fly, actor, client, state, entry, authorization, flight)
-        assert isinstance(flight, Flight)
-        await flight.landed.wait()
-        if flight.error is None:
-            flown = True
-        elif flight.owner is actor:
-            raise copy_error(flight.error)
+    with pool.openings.using(actor):
+        while state.alive and not state.settled(pool.seams.now()):
+            flight = state.flight
+            if flight is None:
+                if flown:
+                    return
+                through = await client_for(actor, context=context) if client is None else client
+                if state.flight is not None or not state.alive:
+                    continue
+                if client is not None and _own_list(actor, client) is None:
+                    return
+                flight = state.flight = Flight(actor)
+                pool.spawn(_fly, actor, through, state, state.entry, authorization, flight)
+            assert isinstance(flight, Flight)
+            await flight.landed.wait()
+            if flight.error is None:
+                flown = True
+            elif flight.owner is actor:
+                raise copy_error(flight.error)
 
 
 @final
@@ -90,45 +102,50 @@ async def _fly(
     authorization: str | None,
     flight: Flight,
 ) -> None:
-    pool = actor.pool
-    limits = pool.limits
-    pool.openings.listing_begins(client)
     try:
-        if entry is None or entry.listener is None:
-            if entry is not None:
-                entry.listener = client
-                client.entry = entry
-            await client.listen()
-        for _ in range(FLIGHT_ROUNDS):
-            await trio.sleep_until(state.next_at)
-            state.asked(pool.seams.now())
-            notices = state.notices
-            own = _own_list(actor, client)
-            own_notices = 0 if own is None else own.notices
-            answer = await client.list_tools(pool.seams.now() + limits.open_timeout)
-            catalog = await _catalog(actor, answer)
-            ttl = limits.list_ttl if answer.ttl is None else max(answer.ttl, limits.min_list_ttl)
-            expires_at = pool.seams.now() + ttl
-            if entry is None:
-                _file_own(actor, client, state, catalog, notices, expires_at)
-            elif (
-                not _file_shared(actor, client, entry, authorization, catalog, notices, expires_at)
-                and own is not None
-            ):
-                _file_own(actor, client, own, catalog, own_notices, expires_at)
-            if not state.alive or not state.noticed:
-                break
+        with actor.pool.openings.using(actor):
+            await _ask(actor, client, state, entry, authorization)
     except AfpoolError as error:
         flight.error = error
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- a fault here is the lister's, never the runtime's
         flight.error = OpenFailed(f"the tool list could not be read ({type(error).__name__})")
         flight.error.__cause__ = error
     finally:
         state.flight = None
-        pool.openings.listing_ended(actor, client)
         if flight.error is None and state.catalog is None and state.alive:
             flight.error = OpenFailed("the listing was stopped before it was done")
         flight.landed.set()
+
+
+async def _ask(
+    actor: KeyActor, client: Client, state: ListState, entry: Entry | None, authorization: str | None
+) -> None:
+    pool = actor.pool
+    limits = pool.limits
+    if entry is None or entry.listener is None:
+        if entry is not None:
+            entry.listener = client
+            client.entry = entry
+        await client.listen()
+    for _ in range(FLIGHT_ROUNDS):
+        await trio.sleep_until(state.next_at)
+        state.asked(pool.seams.now())
+        notices = state.notices
+        own = _own_list(actor, client)
+        own_notices = 0 if own is None else own.notices
+        answer = await client.list_tools(pool.seams.now() + limits.open_timeout)
+        catalog = await _catalog(actor, answer)
+        ttl = limits.list_ttl if answer.ttl is None else max(answer.ttl, limits.min_list_ttl)
+        expires_at = pool.seams.now() + ttl
+        if entry is None:
+            _file_own(actor, client, state, catalog, notices, expires_at)
+        elif (
+            not _file_shared(actor, client, entry, authorization, catalog, notices, expires_at)
+            and own is not None
+        ):
+            _file_own(actor, client, own, catalog, own_notices, expires_at)
+        if not state.alive or not state.noticed:
+            break
 
 
 def _own_list(actor: KeyActor, client: Client) -> ListState | None:

@@ -1,13 +1,22 @@
-"""Closes clients that nobody has used for `idle_timeout`, counted from the end of the last place."""
+"""Ends what is idle or old.
+
+A client that nobody has used for `idle_timeout`, counted from the end of the last place, is closed; one that
+is older than `max_age` is replaced; a kept connection past its time is closed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from . import _messages as m
+
 if TYPE_CHECKING:
     from ._pool import Pool
+
+
+ROUND: Final = 1.0
 
 
 @final
@@ -29,6 +38,8 @@ class Janitor:
         while True:
             due = self._sweep()
             self._news = trio.Event()
+            # no more than one round a second, however many clients end at different times
+            await trio.sleep(ROUND)
             with trio.CancelScope(deadline=due):
                 await self._news.wait()
 
@@ -36,9 +47,17 @@ class Janitor:
         pool = self._pool
         now = pool.seams.now()
         due = float("inf")
+        pool.bury_stopped()
         for actor in list(pool.kept):
             machine = actor.machine
-            if machine.client is None:
+            if machine.client is None or actor.phase == "crashed":
+                continue
+            client = machine.client.handle
+            patience = pool.limits.max_age / 10
+            if client.ends_at <= now and (machine.idle or client.ends_at + patience <= now):
+                # what runs on it goes on; the next call or list opens its successor
+                pool.event("aged", actor, client=client.id)
+                actor.tell(m.ClientLost(client.id, "aged"))
                 continue
             ends = actor.last_used + pool.limits.idle_timeout
             if not machine.idle or machine.paused:
@@ -46,5 +65,5 @@ class Janitor:
             elif ends <= now:
                 pool.openings.evict(actor)
                 continue
-            due = min(due, ends)
+            due = min(due, ends, max(client.ends_at, now + ROUND), client.prune(now))
         return due

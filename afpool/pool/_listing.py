@@ -75,6 +75,11 @@ class Asker:
 
 async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:
     """List one server for one identity; from memory where the list in hand is settled."""
+    with actor.pool.openings.using(actor):
+        return await _list(actor, identity, deadline, refresh=refresh)
+
+
+async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:
     pool = actor.pool
     asker = Asker(actor, identity, deadline)
     authorization = asker.authorization

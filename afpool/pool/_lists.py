@@ -50,6 +50,8 @@ class ListState:
         "asked_before",
         "catalog",
         "doubt",
+        "doubts",
+        "doubts_asked",
         "entry",
         "event",
         "expires_at",
@@ -70,6 +72,8 @@ class ListState:
         self.generation = 0
         self.noticed = False
         self.doubt: str | None = None
+        self.doubts = 0  # how often it was doubted, and how often when it was last asked for
+        self.doubts_asked = 0
         self.notices = 0
         self.expires_at = 0.0
         self.next_at = 0.0
@@ -94,7 +98,8 @@ class ListState:
             self.generation += 1
             self.catalog = catalog
         self.noticed = self.notices != notices
-        self.doubt = None
+        if self.doubts == self.doubts_asked:  # what came while it was on its way is not answered by it
+            self.doubt = None
         self.expires_at = expires_at
         return moved
 
@@ -104,6 +109,7 @@ class ListState:
             self.notices += 1
             self.noticed = True
         else:
+            self.doubts += 1
             self.doubt = why
 
     def end(self) -> None:
@@ -120,7 +126,8 @@ class ListState:
         return found is not None and found.digest == digest
 
     def asked(self, now: float) -> None:
-        """Space askings: after the second at most one a second, backing off to one in 30 seconds while it goes on."""
+        """Space askings: from the second on at most one a second, backing off to one in 30 seconds."""
+        self.doubts_asked = self.doubts
         if not self.asked_before:
             self.asked_before = True
             return

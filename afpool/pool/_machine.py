@@ -103,8 +103,8 @@ class KeyMachine:
     """
 
     __slots__ = (
-        "_active", "_next_id", "_torn", "abandoned", "client", "closed", "draining", "epoch", "ghosts", "last_opening",
-        "leases", "limits", "old", "opening", "paused", "waiting",
+        "_active", "_next_id", "_torn", "abandoned", "client", "closed", "draining", "epoch", "ghosts",
+        "last_opening", "leases", "limits", "old", "opening", "paused", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: KeyLimits, next_id: Callable[[], int]) -> None:
@@ -248,21 +248,21 @@ class KeyMachine:
                 leases[msg.ticket] = client
                 client.leases += 1
                 return [Answer(reply, client.handle)]
-        elif self.opening is not None and self.opening.context is not None:
-            if msg.context is not None and msg.context != self.opening.context:
-                raise other_plan()
+        elif self.opening is not None and not _fits(msg.context, self.opening.context):
+            raise other_plan()
         if msg.chain and self._waits_for_itself(msg):
             raise Overloaded(
-                f"{self.in_flight} of {self.limits.max_operations} places of the key are taken, one of them by the "
-                "call that this call is made from, and the next one is free only after it: it would wait for "
-                "itself; nothing was sent"
+                f"{self.in_flight} of {self.limits.max_operations} places of the key are taken, one of them "
+                "by the call that this call is made from, and the next is free only after it: it would wait "
+                "for itself; nothing was sent"
             )
         waiting = self.waiting
         if waiting is None:
             waiting = self.waiting = {}
         if len(waiting) >= self.limits.max_waiting:
             raise Overloaded(
-                f"{len(waiting)} calls wait for this key already (max_waiting {self.limits.max_waiting}); nothing was sent"
+                f"{len(waiting)} calls wait for this key already (max_waiting {self.limits.max_waiting}); "
+                "nothing was sent"
             )
         waiting[msg.ticket] = (msg, reply)
         return self._open_if_needed([], fresh=msg.fresh)
@@ -565,6 +565,11 @@ class KeyMachine:
         return effects
 
 
+def _fits(bound: str | None, context: str | None) -> bool:
+    """Whether a waiter bound to a context may go on under another; `None`: to any, or not known yet."""
+    return bound is None or context is None or bound == context
+
+
 def _end_list(client: ClientState) -> None:
     if client.list is not None:
         client.list.end()
@@ -597,7 +602,8 @@ def other_plan() -> BindingChanged:
 
 def _backing_off(seconds: float) -> OpenBackoff:
     return OpenBackoff(
-        f"the last opening failed; the next one is tried in {seconds:.1f} s, or at once by a refresh; nothing was sent",
+        f"the last opening failed; the next one is tried in {seconds:.1f} s, or at once by a refresh; "
+        "nothing was sent",
         retry_after=seconds,
     )
 

@@ -7,7 +7,9 @@ exist, and an opening that finds no room has an idle one evicted or waits, holdi
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import sys
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, final
 
@@ -19,11 +21,14 @@ from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .._base.identity import PoolKey
     from ._actor import KeyActor
     from ._pool import Pool
 
 BACKOFFS_KEPT: Final = 10_000
+ENDPOINTS_KEPT: Final = 4_096
 
 
 @attrs.define
@@ -54,7 +59,7 @@ class Openings:
         self._backoffs: dict[tuple[PoolKey, str], Backoff] = {}
         self._room_wanted: deque[trio.Event] = deque()
         self._closing: set[int] = set()
-        self._listing: Counter[int] = Counter()  # lists on their way, by client
+        self._using: Counter[PoolKey] = Counter()  # lists on their way
         self.clients: dict[int, Client] = {}
         self.taken = 0  # clients that exist or are about to
         self.opened = 0
@@ -86,21 +91,25 @@ class Openings:
             actor.server.check_plan(plan)
         except ValueError as error:
             raise PlanFailed(f"{error}; nothing was sent") from None
-        return Resolved(plan, plan.context(pool.context_secret))
+        # equal contexts of many keys are one string: each living binding holds it
+        return Resolved(plan, sys.intern(plan.context(pool.context_secret)))
 
     def endpoint(self, plan: Plan) -> Endpoint:
         """What all keys of one endpoint share."""
         name = plan.endpoint
-        endpoint = self._endpoints.get(name)
+        endpoint = self._endpoints.pop(name, None)
         if endpoint is None:
-            endpoint = self._endpoints[name] = Endpoint(
-                name, self._pool.limits.max_connecting, self._pool.seams
-            )
+            endpoint = Endpoint(name, self._pool.limits.max_connecting, self._pool.seams)
+            if len(self._endpoints) >= ENDPOINTS_KEPT:
+                # plans may name an endpoint per user: the one not used for longest is forgotten, its
+                # clients keep it as long as they need it
+                del self._endpoints[next(iter(self._endpoints))]
+        self._endpoints[name] = endpoint
         return endpoint
 
     # ------------------------------------------------------------------ opening
 
-    def start(self, actor: KeyActor, token: int, *, fresh: bool) -> None:
+    def start(self, actor: KeyActor, token: int) -> None:
         """Open a client for a key; answers with `Opened` or `OpenFailed`."""
         pool = self._pool
         if pool.closing or not pool.can_spawn:
@@ -136,7 +145,7 @@ class Openings:
                 pool.event("opened", actor, client=client.id)
                 actor.tell(m.Opened(token, client.id, context, client))
                 if self._room_wanted:
-                    self.evict(actor)  # only if nobody has taken a place on it
+                    self.evict(actor)  # only if nobody uses it
                 return
             if token not in self._scopes:
                 return  # cancelled by `cancel`: nobody waits
@@ -145,7 +154,7 @@ class Openings:
             )
         except AfpoolError as failure:
             error = failure
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 -- turned into a message to the owner
             error = OpenFailed(f"opening failed ({type(failure).__name__}); nothing was sent")
             error.__cause__ = failure
         finally:
@@ -176,6 +185,8 @@ class Openings:
         except BaseException:
             self._room_left()
             raise
+        age = pool.limits.max_age
+        client.ends_at = pool.seams.now() + age - pool.seams.random.random() * age / 10
         self.clients[client.id] = client
         self.opened += 1
         actor.last_used = pool.seams.now()
@@ -197,11 +208,6 @@ class Openings:
             self._backoffs = {pair: kept for pair, kept in self._backoffs.items() if kept.until > now}
         self._backoffs[key, context] = Backoff(failures, now + delay)
         return delay
-
-    def forgive(self, key: PoolKey) -> None:
-        """Forget failed openings of a key."""
-        for pair in [pair for pair in self._backoffs if pair[0] == key]:
-            del self._backoffs[pair]
 
     # ------------------------------------------------------------------ room
 
@@ -238,23 +244,23 @@ class Openings:
             self.evict(min(idle, key=lambda actor: actor.last_used))
 
     def _may_evict(self, actor: KeyActor) -> bool:
-        client = actor.machine.client
-        # a list on its way takes no place, but it is a use all the same
-        return client is not None and actor.machine.idle and not self._listing[client.id]
+        return actor.machine.client is not None and actor.machine.idle and actor.key not in self._using
 
-    def listing_begins(self, client: Client) -> None:
-        """A list goes to the wire: its client is in use until `listing_ended`."""
-        self._listing[client.id] += 1
-
-    def listing_ended(self, actor: KeyActor, client: Client) -> None:
-        """The list has come, or has not."""
-        self._listing[client.id] -= 1
-        if not self._listing[client.id]:
-            del self._listing[client.id]
-            if self._room_wanted:
-                self.evict(actor)
-            elif self._pool.seams.now() >= actor.last_used + self._pool.limits.idle_timeout:
-                self._pool.janitor_wake()
+    @contextlib.contextmanager
+    def using(self, actor: KeyActor) -> Iterator[None]:
+        """Keep the key's client from being evicted: a list on its way takes no place, but it is a use."""
+        key = actor.key
+        self._using[key] += 1
+        try:
+            yield
+        finally:
+            self._using[key] -= 1
+            if not self._using[key]:
+                del self._using[key]
+                if self._room_wanted:
+                    self.evict(actor)
+                elif self._pool.seams.now() >= actor.last_used + self._pool.limits.idle_timeout:
+                    self._pool.janitor_wake()
 
     def evict(self, actor: KeyActor) -> None:
         """Close the client of an idle key."""
@@ -287,7 +293,7 @@ class Openings:
                 self.counts.killed += 1
             else:
                 self.counts.closed += 1
-        except Exception:
+        except Exception:  # noqa: BLE001 -- a client that cannot be closed in order is killed
             client.kill()
             self.counts.killed += 1
         finally:

@@ -60,7 +60,7 @@ async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolRe
     ticket = pool.seams.next_id()
     call_id = ctx.call_id or f"call-{ticket}"
     use = Use(call_id, actor.server.name, binding.definition.name, now)
-    use.key = actor
+    use.key = actor.key  # not the actor: a record must not keep a forgotten key alive
     use.epoch = binding.epoch
     use.context = binding.context
     use.list_id = binding.list.id
@@ -129,7 +129,9 @@ async def _steps(call: Call) -> bytes:
     restless = False
     if call.list is not None and not call.list.settled(pool.seams.now()):
         await _relist(call, call.list)
-        restless = call.list is not None and call.list.noticed  # it kept changing; asked for as often as may be
+        restless = (
+            call.list is not None and call.list.noticed
+        )  # it kept changing; asked for as often as may be
     # 3
     client = await _admitted(call)
     call.client = client
@@ -137,7 +139,8 @@ async def _steps(call: Call) -> bytes:
     if not pool.admission.try_enter(actor.server.name):
         await _seated(call)
     call.entered = True
-    call.recheck("leased", gate=False)
+    # every wait above came back through a recheck; the place itself was none
+    call.use.marks += ("leased", pool.seams.now())
     if call.list is None:
         await _adopt(call)
     elif call.list.noticed and not restless:
@@ -160,7 +163,9 @@ async def _relist(call: Call, state: ListState) -> None:
             raise other_plan()
     try:
         await through(
-            call, "list", ensure_settled(call.actor, state, call.binding.context, call.binding.authorization)
+            call,
+            "list",
+            ensure_settled(actor, state, call.binding.context, call.binding.authorization, call.client),
         )
     except AfpoolError as error:
         if call.client is None and not state.alive:
@@ -188,7 +193,8 @@ async def _admitted(call: Call) -> Client:
     )
     if pool.waiting >= pool.limits.max_waiting_total and not actor.machine.would_grant:
         raise Overloaded(
-            f"{pool.waiting} calls wait already (max_waiting_total {pool.limits.max_waiting_total}); nothing was sent"
+            f"{pool.waiting} calls wait already (max_waiting_total {pool.limits.max_waiting_total}); "
+            "nothing was sent"
         )
     call.ticket_out = True
     reply = pool.post(actor, admit)
@@ -255,7 +261,8 @@ def granted(reply: Reply[T]) -> T:
 
 def _list_failed(error: AfpoolError) -> OpenFailed:
     return OpenFailed(
-        f"the tool list had to be asked for again and was not received ({error.code}); nothing of the call was sent",
+        f"the tool list had to be asked for again and was not received ({error.code}); "
+        "nothing of the call was sent",
         retry_after=error.retry_after,
         http_status=error.http_status,
     )

@@ -8,9 +8,10 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+import attrs
 import trio
 
-from actors import ActorError, MailboxFull
+from actors import ActorError, MailboxFull, Reply
 
 from .._base.canonical import ContentError
 from .._base.definition import Definition, DefinitionTable, build_definition
@@ -22,6 +23,7 @@ from .._base.errors import (
     BindingChanged,
     CallCancelled,
     ClientClosed,
+    IdentityMissing,
     Overloaded,
     PoolClosed,
 )
@@ -46,7 +48,7 @@ from ._statistics import CloseReport, PoolStatistics, statistics
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-    from actors import Reply, Request
+    from actors import Request
 
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.definition import Catalog
@@ -107,9 +109,10 @@ class Pool:
         self.definitions = DefinitionTable()
         self.records = Records(limits.records, on_use)
         self.deadlines = Deadlines()
-        self.admission = RuntimeAdmission(limits.max_in_flight)
+        self.admission = RuntimeAdmission(limits.max_in_flight, max_waiting=limits.max_waiting_total)
         self.shares = Shares(seams.next_id)
         self.openings = Openings(self)
+        self._counts_before = attrs.evolve(self.openings.counts)  # when leaving began
         self.running: dict[int, Call] = {}
         self.waiting = 0
         self.settling = 0
@@ -119,11 +122,13 @@ class Pool:
         self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
         self._nursery: trio.Nursery | None = None
         self._context = contextvars.copy_context()
-        self._tasks = 0
-        self._tasks_gone = trio.Event()
         self._janitor = Janitor(self)
-        self._report: CloseReport | None = None
-        self._leaving = False
+        self._serving = False
+        self._leaving = trio.Event()
+        self._quiet = trio.Event()  # while leaving: nothing is left to wait for
+        self._patience = trio.CancelScope()
+        self._leave_by = float("inf")
+        self._report = CloseReport(closed=0, killed=0, abandoned=0, calls_left=0)
         self.closed = trio.Event()
         self._canonicaliser = trio.CapacityLimiter(1)
         self._key_limits = {
@@ -150,6 +155,7 @@ class Pool:
 
     # ------------------------------------------------------------------ the public face
 
+    @trio.lowlevel.enable_ki_protection
     async def tools(
         self,
         identity: CallerIdentity,
@@ -203,13 +209,19 @@ class Pool:
         """Ask the server for the list again, and try a failed opening at once; otherwise as `tools`."""
         return await self.tools(identity, server, deadline=deadline, refresh=True)
 
+    @trio.lowlevel.enable_ki_protection
     async def warm(self, identity: CallerIdentity, servers: Iterable[str] | None = None) -> None:
         """Open the clients of an identity ahead of need, all at once.
 
         Raises:
             AfpoolError: The first failure, after all were tried.
+            LookupError: There is no server of one of the names; nothing was opened.
         """
         failures: list[AfpoolError] = []
+
+        names = list(self.servers if servers is None else servers)
+        for name in names:
+            self._server(name)
 
         async def one(name: str) -> None:
             try:
@@ -219,11 +231,12 @@ class Pool:
 
         await trio.lowlevel.checkpoint()
         async with trio.open_nursery() as nursery:
-            for name in self.servers if servers is None else servers:
+            for name in names:
                 nursery.start_soon(one, name)
         if failures:
             raise failures[0]
 
+    @trio.lowlevel.enable_ki_protection
     def invalidate(
         self,
         *,
@@ -299,6 +312,7 @@ class Pool:
         """Close the client of a key if nobody uses it."""
         self.openings.evict(self._existing(key))
 
+    @trio.lowlevel.enable_ki_protection
     def kill(self, client_id: int) -> bool:
         """Close a client at once; calls on it end with `client-closed` and their true verdict."""
         client = self.openings.clients.get(client_id)
@@ -331,21 +345,25 @@ class Pool:
         """Numbers of this moment; synchronous, no key in clear."""
         return statistics(self, list(self._actors.values()))
 
+    @trio.lowlevel.enable_ki_protection
     async def aclose(self) -> CloseReport:
         """Leave: refuse new calls, let sent ones settle, close clients, within `close_timeout`.
 
-        Shielded: it is done within the bound also when the caller is cancelled, even again. Idempotent.
+        Shielded: it is done within the bound also when the caller is cancelled, even again. A ^C while it
+        waits ends what is left at once, and is raised when all is closed. Idempotent; a checkpoint.
         """
+        interrupted: KeyboardInterrupt | None = None
+        self._refuse()
         with trio.CancelScope(shield=True):
-            if self._leaving:
-                await self.closed.wait()
-            else:
-                self._leaving = True
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            while not self.closed.is_set():
                 try:
-                    self._report = await self._leave()
-                finally:
-                    self.closed.set()
-        assert self._report is not None
+                    await self.closed.wait()
+                except KeyboardInterrupt as error:
+                    interrupted = error
+                    self._patience.cancel()
+        if interrupted is not None:
+            raise interrupted
         return self._report
 
     # ------------------------------------------------------------------ keys
@@ -360,10 +378,7 @@ class Pool:
         server = self._server(name)
         if self.closing:
             raise PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT)
-        if identity is not None and not isinstance(identity, Identity):
-            identity = identity()
-        if identity is None:
-            identity = Identity()
+        identity = _asked(identity)
         key = encode_key(server.name, identity, server.keyed_on)
         actor = self._actors.get(key)
         if actor is None:
@@ -408,8 +423,10 @@ class Pool:
                 f"{self.limits.max_waiting} requests wait for this key's actor already; nothing was sent"
             ) from None
         except ActorError as error:
+            self._bury(actor)
             raise ActorCrashed(
-                f"the actor of this key is stopped ({type(error).__name__}); nothing was sent"
+                f"the actor of this key crashed again and again and takes nothing any more "
+                f"({type(error).__name__}); nothing was sent"
             ) from error
 
     @staticmethod
@@ -439,6 +456,21 @@ class Pool:
 
     async def _kick(self, actor: KeyActor) -> None:
         actor.tell(m.Evict())
+        if actor.phase == "crashed":
+            self._bury(actor)
+
+    def bury_stopped(self) -> None:
+        """Close the clients of keys whose actor does not come back."""
+        for actor in list(self.kept):
+            if actor.phase == "crashed":
+                self._bury(actor)
+
+    def _bury(self, actor: KeyActor) -> None:
+        # Nobody tells the world any more what to close. What runs keeps its own answer.
+        busy = {call.client for call in self.running.values()}
+        for client in list(self.openings.clients.values()):
+            if client.server == actor.server.name and client.projection == actor.projection and client not in busy:
+                self.openings.start_closing(actor, client, "its actor crashed for good")
 
     def list_moved(self, state: ListState) -> None:
         """A shared list changed: refuse who waits for a place under the old one, now."""
@@ -449,12 +481,34 @@ class Pool:
     # ------------------------------------------------------------------ openings, seen from an actor
 
     async def resolve_plan(self, actor: KeyActor) -> Resolved:
-        """Ask the app for the plan of a key now."""
-        return await self.openings.resolve_plan(actor)
+        """Ask the app for the plan of a key now.
 
-    def start_opening(self, actor: KeyActor, token: int, *, fresh: bool) -> None:
+        It decides for everybody who uses the key, so it is asked in the pool's context and not in that of
+        whoever happens to list.
+        """
+        if actor.server.plan is not None:
+            return await self.openings.resolve_plan(actor)
+        reply: Reply[Resolved] = Reply()
+        scope = trio.CancelScope()
+        self.spawn(self._resolve_plan, actor, reply, scope)
+        try:
+            return await reply.wait()
+        finally:
+            scope.cancel()
+
+    async def _resolve_plan(self, actor: KeyActor, reply: Reply[Resolved], scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                reply.set(await self.openings.resolve_plan(actor))
+        except AfpoolError as error:
+            reply.fail(error)
+        finally:
+            if not reply.done:
+                reply.fail(PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT))
+
+    def start_opening(self, actor: KeyActor, token: int) -> None:
         """Effect of a turn."""
-        self.openings.start(actor, token, fresh=fresh)
+        self.openings.start(actor, token)
 
     def cancel_opening(self, token: int) -> None:
         """Effect of a turn."""
@@ -525,8 +579,11 @@ class Pool:
     # ------------------------------------------------------------------ record
 
     def file(self, use: Use) -> None:
-        """File the facts of an ended call."""
+        """File the facts of an ended call; it has given back what it held."""
         self.records.file(use)
+        if self.closing:
+            self.bury_stopped()
+            self._look()
 
     def event(self, kind: str, actor: KeyActor, **facts: object) -> int:
         """File a numbered event of a key."""
@@ -543,13 +600,14 @@ class Pool:
         """Run background work in the runtime's nursery and the context that the pool was opened in.
 
         An exception ends in the log and the record: nothing but the runtime's own end cancels the nursery.
+        A ^C is left to the main task: half a settlement is worse than a late interrupt.
         """
         nursery = self._nursery
         if nursery is None:
             raise PoolClosed("the pool is closed")
-        self._tasks += 1
         self._context.copy().run(nursery.start_soon, self._guarded, fn, args)
 
+    @trio.lowlevel.enable_ki_protection
     async def _guarded(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
         try:
             await fn(*args)
@@ -557,46 +615,104 @@ class Pool:
             self.records.failures += 1
             logger.exception("a background task failed: %s", getattr(fn, "__qualname__", "task"))
         finally:
-            self._tasks -= 1
-            if not self._tasks:
-                self._tasks_gone.set()
+            if self.closing:
+                self._look()
 
-    def start(self, nursery: trio.Nursery) -> None:
-        """Begin to run in this nursery."""
-        self._nursery = nursery
-        self.spawn(self.deadlines.run)
-        self.spawn(self._janitor.run)
+    @trio.lowlevel.enable_ki_protection
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the runtime's nursery until the pool has been left. One task of `open_pool` runs it.
 
-    async def _leave(self) -> CloseReport:
-        deadline = self.seams.now() + self.limits.close_timeout
+        The nursery is not the one that the app's block runs in, so that leaving ends the one and not the
+        other; and it is shielded, so that what was sent can settle when the block is cancelled.
+        """
+        self._serving = True
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.cancel_scope.shield = True
+                self._nursery = nursery
+                self.spawn(self.deadlines.run)
+                self.spawn(self._janitor.run)
+                task_status.started()
+                await self._leaving.wait()
+                try:
+                    self._report = await self._leave()
+                finally:
+                    self._nursery = None
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.closed.set()
+
+    # ------------------------------------------------------------------ leaving
+
+    def _refuse(self) -> None:
+        """Begin to leave: refuse whoever has sent nothing, close what is idle. Synchronous; safe to repeat."""
+        if self.closing:
+            return
         self.closing = True
+        self._counts_before = attrs.evolve(self.openings.counts)
+        self._leave_by = self.seams.now() + self.limits.close_timeout
         for call in list(self.running.values()):
             if not call.begun:
                 call.interrupt(PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT))
         for actor in list(self.kept):
             actor.tell(m.Close())
-        with trio.move_on_at(deadline - min(CLOSE_SLACK, self.limits.close_timeout / 4)):
-            while self.running or self.settling or self.openings.clients:
-                await trio.sleep(0.005)
+        self.bury_stopped()
+        self._leaving.set()
+        self._look()
+        if not self._serving:
+            self.closed.set()
+
+    def _look(self) -> None:
+        """While leaving: see whether anything is left to wait for."""
+        if not self.running and not self.settling and not self.openings.clients:
+            self._quiet.set()
+
+    async def _leave(self) -> CloseReport:
+        """Wait for what was sent and for clients to close; end at the deadline what is left."""
+        slack = min(CLOSE_SLACK, self.limits.close_timeout / 4)
+        before = self._counts_before
+        with self._patience as patience:
+            patience.deadline = self._leave_by - slack
+            await self._quiet.wait()
         for call in list(self.running.values()):
-            call.interrupt(
-                PoolClosed(
-                    "the pool was closed while the server worked; it may take effect", delivery=IN_DOUBT
-                )
-            )
-        left = self.settling + len(self.running)
-        for client in list(self.openings.clients.values()):
-            client.kill()
-            self.openings.counts.abandoned += 1
-        nursery, self._nursery = self._nursery, None
-        if nursery is not None:
-            nursery.cancel_scope.cancel()
-            if self._tasks:
-                await self._tasks_gone.wait()
+            delivery = IN_DOUBT if call.begun else NOT_SENT
+            text = "while the server worked; it may take effect" if call.begun else "; nothing was sent"
+            call.interrupt(PoolClosed(f"the pool was closed {text}", delivery=delivery))
         counts = self.openings.counts
-        return CloseReport(
-            closed=counts.closed, killed=counts.killed, abandoned=counts.abandoned, calls_left=left
+        left = list(self.openings.clients.values())
+        report = CloseReport(
+            closed=counts.closed - before.closed,
+            killed=counts.killed - before.killed,
+            abandoned=len(left),
+            calls_left=self.settling + len(self.running),
         )
+        counts.abandoned += len(left)
+        for client in left:
+            client.kill()
+            if client.process is not None:
+                self.spawn(client.process.aclose, self._leave_by)  # it was killed: only to be reaped
+        return report
+
+
+def _asked(identity: CallerIdentity) -> Identity:
+    """Ask a caller identity.
+
+    Raises:
+        IdentityMissing: It is none, or could not be asked.
+    """
+    asked: object = identity
+    cause: Exception | None = None
+    if callable(identity):
+        try:
+            asked = identity()
+        except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: nobody was named
+            asked, cause = None, error
+    if asked is None and cause is None:
+        return Identity()  # refused by whatever is keyed on anything
+    if not isinstance(asked, Identity):
+        what = "could not be asked" if cause is not None else f"is {type(asked).__name__}, not an Identity"
+        raise IdentityMissing(f"the caller identity {what}; nothing was sent") from cause
+    return asked
 
 
 def _covers(pattern: Identity, projection: Identity) -> bool:
@@ -657,17 +773,23 @@ async def open_pool(
         on_authorization=on_authorization,
         client_name=client_name,
         client_version=client_version or _version(),
-        seams=Seams() if seams is None else seams,
+        seams=_on_this_clock(Seams() if seams is None else seams),
         limits=Limits(**limits),
     )
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        pool.start(nursery)
         try:
+            with trio.CancelScope(shield=True):
+                await nursery.start(pool.serve)
             yield pool
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
             failure = error
-        await pool.aclose()
+        try:
+            await pool.aclose()
+        except KeyboardInterrupt as error:
+            error.__context__ = failure
+            failure = error
+    # The nursery's one task has ended, so that leaving it neither waits nor raises.
     if failure is not None:
         try:
             raise failure
@@ -693,6 +815,13 @@ async def run_pool(
     async with open_pool(servers, **(options or {})) as pool:
         task_status.started(pool)
         await pool.closed.wait()
+
+
+def _on_this_clock(seams: Seams) -> Seams:
+    """Ask the run's clock directly: `trio.current_time` looks it up at every call."""
+    if seams.now is trio.current_time:
+        seams = attrs.evolve(seams, now=trio.lowlevel.current_clock().current_time)
+    return seams
 
 
 def _version() -> str:

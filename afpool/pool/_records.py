@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .._base.use import Use
 
 logger = logging.getLogger("afpool")
+logger.addHandler(logging.NullHandler())  # what is shown of it, and where, is the app's to say
 
 EVENTS_KEPT: Final = 1024
 

@@ -89,6 +89,7 @@ class Limits:
         deadline: Of a call, over queue, plan, credential, connect, write and answer.
         open_timeout: Of an opening.
         idle_timeout: A client is closed this long after its last place was given back.
+        max_age: A client older than this, less up to a tenth of jitter, is replaced once nothing runs on it.
         close_timeout: Of leaving, and of closing one client.
         settle_timeout: How long an answer that nobody waits for is waited for.
         cancel_grace: On a shared stream: how long a cancelled call's place stays taken.
@@ -111,6 +112,7 @@ class Limits:
     deadline: float = attrs.field(default=60.0, validator=_positive)
     open_timeout: float = attrs.field(default=30.0, validator=_positive)
     idle_timeout: float = attrs.field(default=300.0, validator=_positive)
+    max_age: float = attrs.field(default=3600.0, validator=_positive)
     close_timeout: float = attrs.field(default=5.0, validator=_positive)
     settle_timeout: float = attrs.field(default=30.0, validator=_positive)
     cancel_grace: float = attrs.field(default=5.0, validator=_positive)

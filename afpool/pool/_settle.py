@@ -9,10 +9,12 @@ dropped.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import trio
 
+from .._base.errors import DeadlineExceeded
 from . import _messages as m
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def hand_over(call: Call, trip: Trip, *, answered: bool) -> None:
     pool = actor.pool
     client = call.client
     assert client is not None
-    timed_out = call.interrupted is not None
+    timed_out = isinstance(call.interrupted, DeadlineExceeded)  # a host that withdraws says nothing of the server
     if not pool.can_spawn:
         trip.close()
         give_back(call, answered=answered)
@@ -61,19 +63,17 @@ def hand_over(call: Call, trip: Trip, *, answered: bool) -> None:
 async def _settle(actor: KeyActor, client: Client, trip: Trip, ticket: int, entered: bool) -> None:
     pool = actor.pool
     limits = pool.limits
-    answered = over = False
+    over = False
     try:
         with trio.move_on_after(limits.settle_timeout):
-            client.cancel(trip)
+            left = client.cancel(trip)
             if client.shared_stream:
-                with trio.move_on_after(limits.cancel_grace):
-                    await trip.finish()
-                over = True
+                over = await _within_grace(trip, left, limits.cancel_grace)
             else:
-                await trip.finish()
-        answered = trip.answered
-        over = over or trip.over
+                await _end_of(trip)
     finally:
+        over = over or trip.over
+        answered = trip.answered
         trip.close()
         pool.settling -= 1
         if entered:
@@ -84,6 +84,29 @@ async def _settle(actor: KeyActor, client: Client, trip: Trip, ticket: int, ente
             pool.abandoned += 1
             actor.last_used = pool.seams.now()
             actor.tell(m.Abandon(ticket, final=True))
+
+
+async def _end_of(trip: Trip) -> None:
+    """Wait for the answer or the end of its stream or connection; nobody asks how it ended."""
+    with contextlib.suppress(Exception):
+        await trip.finish()
+
+
+async def _within_grace(trip: Trip, notice_left: trio.Event | None, grace: float) -> bool:
+    """Wait as `_end_of`, but not longer than `grace` after the cancel notice has left."""
+
+    async def count_down() -> None:
+        assert notice_left is not None
+        await notice_left.wait()
+        await trio.sleep(grace)
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        if notice_left is not None:
+            nursery.start_soon(count_down)
+        await _end_of(trip)
+        nursery.cancel_scope.cancel()
+    return True
 
 
 def _settled(actor: KeyActor, ticket: int, *, held: bool, answered: bool) -> None:

@@ -11,7 +11,7 @@ Lists are shared, connections never. Invariants:
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from .._base.identity import encode_field
 from ._lists import ListState
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .._base.definition import Catalog
     from ..client import Client
     from ._actor import KeyActor
+
+
+UNSHARED_KEPT: Final = 10_000
 
 
 def entry_key(server: str, authorization: str, context: str) -> str:
@@ -64,7 +67,7 @@ class Shares:
     def __init__(self, next_id: Callable[[], int]) -> None:
         self._next_id = next_id
         self._entries: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
-        self._unshared: set[str] = set()
+        self._unshared: dict[str, None] = {}  # oldest first
 
     def find(self, server: str, authorization: str, context: str) -> Entry | None:
         """The living entry, if there is one."""
@@ -108,7 +111,9 @@ class Shares:
     def take_out(self, entry: Entry, actor: KeyActor) -> None:
         """The app's promise does not hold for this entry: everybody lists for themselves from now on (S4)."""
         entry.list.end()
-        self._unshared.add(entry.key)
+        self._unshared[entry.key] = None
+        if len(self._unshared) > UNSHARED_KEPT:
+            del self._unshared[next(iter(self._unshared))]
         self._entries.pop(entry.key, None)
         actor.pool.event("unshared", actor, why="a member's own list differs")
 

@@ -32,7 +32,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-class MalformedMessage(ValueError):  # noqa: N818 - it says what came, as the errors of `_base` do
+class MalformedMessage(ValueError):
     """Bytes from the peer that are not what the protocol says they are.
 
     Args:
@@ -44,7 +44,7 @@ class MalformedMessage(ValueError):  # noqa: N818 - it says what came, as the er
         self.reason = reason
 
 
-class NotJson(TypeError):  # noqa: N818 - the same
+class NotJson(TypeError):
     """A value that JSON cannot hold.
 
     Args:

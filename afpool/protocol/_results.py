@@ -181,6 +181,22 @@ def _present(raw: Raw) -> bytes | None:
     return None if not data or data == _NULL else data
 
 
+class _TypeMember(msgspec.Struct, rename="camel"):
+    result_type: str | None = None
+
+
+_decode_type = msgspec.json.Decoder(_TypeMember).decode
+
+
+def is_complete(raw: RawJson) -> bool:
+    """Say quickly whether a stateless result is plainly a complete one; `False` means: read it in full."""
+    try:
+        kind = _decode_type(raw).result_type
+    except msgspec.DecodeError:
+        return False
+    return kind is None or kind == COMPLETE
+
+
 def read_discovered(raw: RawJson) -> Discovered:
     """Read a `server/discover` result.
 

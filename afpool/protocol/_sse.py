@@ -29,7 +29,7 @@ class SseEvent(NamedTuple):
     retry: int | None
 
 
-class EventTooLarge(ValueError):  # noqa: N818 - named as the errors of `_base` are
+class EventTooLarge(ValueError):
     """An event or a line is larger than the cap. The stream cannot be read on.
 
     Args:

@@ -1,8 +1,8 @@
-"""How bytes reach a server: the wire (the only place that writes), HTTP exchanges, line streams, processes."""
+"""How bytes reach a server: the wire (the only writer), HTTP exchanges, line streams, processes."""
 
 from __future__ import annotations
 
-from ._connect import Connector, ConnectFailed, Origin, TlsConfig, origin_of, shared_ssl_context
+from ._connect import ConnectFailed, Connector, Origin, TlsConfig, origin_of, shared_ssl_context
 from ._connection import BadHttp, Headers, HttpRequest, Sink, Truncated
 from ._exchange import HttpExchange
 from ._http import HttpLink, LaneName, LinkStatistics

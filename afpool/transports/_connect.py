@@ -40,7 +40,7 @@ ConnectReason: TypeAlias = Literal["resolve", "refused", "unreachable", "tls", "
 Address: TypeAlias = tuple[int, object]
 
 
-class ConnectFailed(Exception):  # noqa: N818  (the outcome of an attempt)
+class ConnectFailed(Exception):
     """No connection came about. Nothing of any request was sent.
 
     Args:

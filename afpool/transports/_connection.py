@@ -38,11 +38,11 @@ _NEED_DATA: Final = h11.NEED_DATA
 _END: Final = h11.EndOfMessage()
 
 
-class BadHttp(Exception):  # noqa: N818  (what the peer speaks)
+class BadHttp(Exception):
     """What the server sent is not the HTTP/1.1 that was asked for. Quotes no byte of it."""
 
 
-class Truncated(Exception):  # noqa: N818  (what became of the answer)
+class Truncated(Exception):
     """The connection ended in the middle of an answer."""
 
 

@@ -222,6 +222,7 @@ class HttpExchange:
         try:
             self._check_wanted()
             while not feed(await receive(), sink):
+                connection.wire.hurry()
                 self._check_wanted()
         except WireClosed as error:
             if error.local or not connection.answering:

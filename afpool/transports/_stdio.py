@@ -47,7 +47,7 @@ _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("afp
 Ending: TypeAlias = Literal["exited", "terminated", "killed"]
 
 
-class SpawnFailed(Exception):  # noqa: N818  (an outcome of spawning, said as such)
+class SpawnFailed(Exception):
     """The process could not be started. Nothing runs and no descriptor is open.
 
     Names the command and the reason; never arguments, directories or environment.

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("afpool", "actors", "tests", "examples", "pyproject.toml", "README.md")
-SECONDS = 180
+SECONDS = 900  # for all tests of a run
+HANGS = 60  # for one test: a break that makes it hang is noticed too
 
 
 class Mutant(NamedTuple):
@@ -71,7 +72,8 @@ def copy_tree(into: Path) -> None:
 
 def run_tests(tree: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command += [f"--timeout={HANGS}", *tests]
     try:
         done = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False

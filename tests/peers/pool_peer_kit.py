@@ -1,4 +1,4 @@
-"""What the tests of the pool against real servers share: targets, their tools, and a proxy that keeps what it saw.
+"""What the tests of the pool against real servers share: targets, their tools, and a proxy that remembers.
 
 Claims about what was sent are read from the proxy's copy of the bytes, from `/proc`, or from the server's own
 answer, never from the pool.
@@ -60,8 +60,8 @@ class Target:
 
 PINNED = (Target("mcp2", "http", LEGACY), Target("mcp2", "stdio", LEGACY))
 HTTP = (*(Target(peer, "http") for peer in PEERS), PINNED[0])
-STDIO = (*(Target(peer, "stdio") for peer in PEERS), PINNED[1])
-TARGETS = (*HTTP, *STDIO)
+STDIO = tuple(Target(peer, "stdio") for peer in PEERS)
+TARGETS = (*HTTP, *STDIO, PINNED[1])
 
 
 def url_of(request: pytest.FixtureRequest, target: Target) -> str:
@@ -85,9 +85,7 @@ def stdio_of(target: Target, who: str | None = None) -> StdioTransport:
 
 
 def server_of(target: Target, transport: HttpTransport | StdioTransport, **more: Any) -> Server:
-    return Server(
-        name="peer", plan=Plan(transport=transport, protocol_version=target.version), **more
-    )
+    return Server(name="peer", plan=Plan(transport=transport, protocol_version=target.version), **more)
 
 
 def only_client(pool: Pool) -> Client:
@@ -99,7 +97,7 @@ def only_client(pool: Pool) -> Client:
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     """Wait for something that no event tells of."""
     with trio.fail_after(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 -- other processes set no event
             await trio.sleep(0.005)
 
 
@@ -140,7 +138,7 @@ def add(target: Target, a: int, b: int) -> Work:
 
 
 def steps(target: Target, count: int, seconds: float = 0.0) -> Work:
-    """A call that reports progress `count` times and takes at least `seconds` (everything) or none (Python)."""
+    """A call that reports progress `count` times; on `everything` it takes `seconds`, else none."""
     if target.python:
         return Work("count", {"steps": count}, f"counted {count}")
     return Work(
@@ -191,7 +189,11 @@ class Proxy:
         port = self._upstream.port
         assert port is not None
         with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            async with client, await trio.open_tcp_stream("127.0.0.1", port) as server, trio.open_nursery() as both:
+            async with (
+                client,
+                await trio.open_tcp_stream("127.0.0.1", port) as server,
+                trio.open_nursery() as both,
+            ):
                 both.start_soon(self._pump, client, server, tunnel.up, both.cancel_scope)
                 both.start_soon(self._pump, server, client, tunnel.down, both.cancel_scope)
         tunnel.open = False

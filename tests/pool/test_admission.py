@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import Reply
-from afpool._base.errors import DeadlineExceeded
+from afpool._base.errors import DeadlineExceeded, Overloaded
 from afpool.pool._admission import RuntimeAdmission, Seat
 
 
@@ -123,6 +123,16 @@ def test_a_free_place_of_another_server_is_given_though_somebody_waits():
     queue(admission, "acme/a@files")
     assert not admission.try_enter("mail")  # it asks by waiting, and is served at once
     assert admission.wait("mail", "acme", "acme/b").granted
+
+
+def test_beyond_max_waiting_it_refuses_with_the_numbers_and_keeps_nothing():
+    admission = RuntimeAdmission(1, max_waiting=2)
+    assert admission.try_enter("files")
+    queue(admission, "acme/a", "acme/a")
+    with pytest.raises(Overloaded, match=r"max_in_flight 1.*2 wait.*max_waiting_total 2"):
+        queue(admission, "globex/b")
+    assert admission.waiting == 2
+    assert list(admission._tenants) == ["acme"]
 
 
 # ---------------------------------------------------------------------------- going away
@@ -253,7 +263,7 @@ def test_no_place_is_lost_or_given_twice(limit, per_server, steps):
         assert len(live) <= admission.waiting <= len(seats)
         # whoever waits does so because it is full
         assert all(len(inside) == limit or counts[seat.server] == per_server for seat in live)
-    for seat in list(seats):
+    for seat in seats:
         admission.withdraw(seat)
     while inside:
         admission.leave(inside.pop())

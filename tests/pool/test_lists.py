@@ -72,6 +72,9 @@ def test_any_other_doubt_closes_no_gate(why):
     assert not state.settled(0.0)
     assert not state.noticed
     assert state.doubt == why
+    state.received(ONE, 0, 9.0)  # it was asked for before the doubt
+    assert not state.settled(0.0)
+    state.asked(0.0)
     state.received(ONE, 0, 9.0)
     assert state.settled(0.0)
 
@@ -124,44 +127,58 @@ def test_it_agrees_with_its_history(steps):
     state = ListState(1)
     now = 0.0
     asked = state.notices
-    notices_since_asked = 0
+    notices_since_asked = doubts_since_asked = 0
     different: list[str] = []
-    unsettled = noticed = True
-    noticed = False
+    doubted = noticed = False
     expires = 0.0
     for name, *values in steps:
         if name == "ask":
-            asked, notices_since_asked = state.notices, 0
+            asked, notices_since_asked, doubts_since_asked = state.notices, 0, 0
+            state.asked(now)
         elif name == "receive":
             received, ttl = CATALOGS[values[0]], values[1]
             if not different or different[-1] != received.digest:
                 different.append(received.digest)
             state.received(received, asked, now + ttl)
-            unsettled = noticed = notices_since_asked > 0
+            noticed = notices_since_asked > 0
+            doubted = doubted and doubts_since_asked > 0
             expires = now + ttl
         elif name == "unsettle":
             state.unsettle(values[0])
-            unsettled = True
             if values[0] == "notice":
                 noticed = True
                 notices_since_asked += 1
+            else:
+                doubted = True
+                doubts_since_asked += 1
         else:
             now += values[0]
         assert state.generation == len(different)
         assert state.noticed == noticed
-        assert state.settled(now) == (bool(different) and not unsettled and now < expires)
+        assert state.settled(now) == (bool(different) and not noticed and not doubted and now < expires)
 
 
-def test_asking_again_is_spaced_ever_wider_and_starts_anew_after_a_rest():
-    state = ListState(1)
+def asked_at_once(state: ListState, times: int) -> list[float]:
+    """Ask as soon as it may be; how long it has to rest each time."""
     gaps = []
-    for _ in range(7):
+    for _ in range(times):
         now = state.next_at
-        state.asked_again(now)
+        state.asked(now)
         gaps.append(state.next_at - now)
-    assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    return gaps
+
+
+def test_asking_is_spaced_ever_wider_after_the_second_time():
+    assert asked_at_once(ListState(1), 8) == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_the_spacing_starts_anew_after_a_rest_that_was_not_asked_for():
+    state = ListState(1)
+    asked_at_once(state, 5)
+    state.asked(state.next_at + 15.9)
+    assert state.interval == RELIST_INTERVAL_MAX
     now = state.next_at + RELIST_INTERVAL_MAX
-    state.asked_again(now)
+    state.asked(now)
     assert state.next_at == now + RELIST_INTERVAL
 
 
@@ -169,8 +186,8 @@ def test_asking_again_is_spaced_ever_wider_and_starts_anew_after_a_rest():
 def test_it_is_asked_for_at_most_once_a_second_and_never_put_off_for_longer_than_thirty(rests):
     state = ListState(1)
     now = 0.0
-    for rest in rests:
+    for index, rest in enumerate(rests):
         now = max(now, state.next_at) + rest
-        state.asked_again(now)
+        state.asked(now)
         gap = state.next_at - now
-        assert RELIST_INTERVAL * 0.999 <= gap <= RELIST_INTERVAL_MAX * 1.001
+        assert index == 0 or RELIST_INTERVAL * 0.999 <= gap <= RELIST_INTERVAL_MAX * 1.001

@@ -32,7 +32,7 @@ class MachineWalk(RuleBasedStateMachine):
         ways = [move for move in moves(self.world, WIDE) if move[0] in names]
         if ways:
             move = data.draw(st.sampled_from(ways))
-            places = crashes(self.world, move) if crash else ()
+            places = crashes(self.world, move, effects=3) if crash else ()
             if places:
                 self.world.crash_next = data.draw(st.sampled_from(places))
             make(self.world, move)

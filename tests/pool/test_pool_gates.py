@@ -13,14 +13,15 @@ import attrs
 import pytest
 import trio
 
-from afpool.testing import FakeTool, Hold as HoldAnswer, echo_tool
+from afpool.testing import FakeTool, echo_tool
+from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, CAROL, Hold, memory_world, quiet, raises, start, until, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from afpool import BoundTool
-    from tests.pool.kit import Host, World
+    from tests.pool.kit import World
 
 # ---------------------------------------------------------------------------- where a call waits
 
@@ -107,8 +108,15 @@ WAITS = {
     "sign": at_signature,
     "connect": at_connect,
 }
+STAGES = {"plan": {"admission"}, "opening": {"admission"}, "adoption": {"list", "adopted"}}
 LIMITS = {"admission": {"max_operations": 1}, "runtime-admission": {"max_in_flight": 1}}
-LEASED = {"runtime-admission", "adoption", "credential", "sign", "connect"}  # the call holds a place of a client
+LEASED = {
+    "runtime-admission",
+    "adoption",
+    "credential",
+    "sign",
+    "connect",
+}  # the call holds a place of a client
 GATED = {"credential", "sign", "connect"}  # the list is not looked at again before the first byte
 
 # ---------------------------------------------------------------------------- what changes meanwhile
@@ -230,7 +238,10 @@ MATRIX = [
 async def scene(wait: str) -> AsyncIterator[tuple[World, BoundTool, trio.Nursery]]:
     tools = [echo_tool(), FakeTool("block")]
     limits = LIMITS.get(wait, {})
-    async with world(tools=tools, credential=True, signer=True, pool=limits) as w, trio.open_nursery() as nursery:
+    async with (
+        world(tools=tools, credential=True, signer=True, pool=limits) as w,
+        trio.open_nursery() as nursery,
+    ):
         yield w, await w.tool(), nursery
         nursery.cancel_scope.cancel()
 
@@ -242,7 +253,10 @@ async def test_a_change_during_a_wait_refuses_and_nothing_leaves(wait, change, a
         async with scene(wait) as (w, tool, nursery):
             held = await WAITS[wait](w, tool, nursery)
             call = start(
-                nursery, lambda: tool.call({"n": 1}, identity=w.host.who, call_id="the-call", deadline=trio.current_time() + 8)
+                nursery,
+                lambda: tool.call(
+                    {"n": 1}, identity=w.host.who, call_id="the-call", deadline=trio.current_time() + 8
+                ),
             )
             await held.reached()
             await happens(Scene(w, tool, nursery))
@@ -269,6 +283,8 @@ async def test_a_call_that_nothing_happens_to_goes_through(wait):
             held.let_go()
             await call.answer()
             assert w.sent() == 1
+            (use,) = [use for use in w.pool.records.uses if use.tool == "echo"]
+            assert STAGES.get(wait, {wait}) <= dict(use.stages).keys(), "asked after the wait"
             await until(lambda: not w.pool.running)
             quiet(w.pool)
 
@@ -287,7 +303,10 @@ async def test_the_first_predicate_that_fails_is_the_refusal(first, autojump_clo
         async with scene("credential") as (w, tool, nursery):
             held = await WAITS["credential"](w, tool, nursery)
             call = start(
-                nursery, lambda: tool.call({"n": 1}, identity=w.host.who, call_id="the-call", deadline=trio.current_time() + 8)
+                nursery,
+                lambda: tool.call(
+                    {"n": 1}, identity=w.host.who, call_id="the-call", deadline=trio.current_time() + 8
+                ),
             )
             await held.reached()
             (running,) = w.pool.running.values()
@@ -310,10 +329,11 @@ async def test_the_first_predicate_that_fails_is_the_refusal(first, autojump_clo
             assert w.sent() == 0
 
 
-async def test_a_deadline_that_passes_is_not_before_what_else_has_changed(autojump_clock):
+@pytest.mark.parametrize("wait", ["admission", "credential", "connect"])
+async def test_a_deadline_that_passes_is_not_before_what_else_has_changed(wait, autojump_clock):
     with trio.fail_after(60):
-        async with scene("admission") as (w, tool, nursery):
-            held = await WAITS["admission"](w, tool, nursery)
+        async with scene(wait) as (w, tool, nursery):
+            held = await WAITS[wait](w, tool, nursery)
             call = start(nursery, lambda: tool.call(identity=w.host.who, deadline=trio.current_time() + 1))
             await held.reached()
             w.host.names["alice"] = "team"  # nobody asks before the deadline
@@ -322,7 +342,7 @@ async def test_a_deadline_that_passes_is_not_before_what_else_has_changed(autoju
             held.let_go()
 
 
-# ---------------------------------------------------------------------------- what failed, and went stale as well
+# ---------------------------------------------------------------------------- what failed and went stale
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -372,7 +392,9 @@ async def test_an_opening_that_fails_under_a_closed_gate(stale):
                 w.host.names["alice"] = "team"
             held.let_go()
             await call.refusal("binding-changed" if stale else "open-failed")
-            assert [(stage, word) for stage, word, _ in w.pool.records.uses[-1].facts] == [("admission", "open-failed")]
+            assert [(stage, word) for stage, word, _ in w.pool.records.uses[-1].facts] == [
+                ("admission", "open-failed")
+            ]
 
 
 # ---------------------------------------------------------------------------- after the first byte
@@ -406,7 +428,9 @@ async def test_a_wire_that_takes_nothing_asks_the_gate_again():
             room, channel.capacity = channel.capacity, 0
             call = start(nursery, lambda: tool.call(identity=ALICE))
             await trio.testing.wait_all_tasks_blocked()
-            assert "write" in dict(next(iter(pool.running.values())).use.stages)  # asked once, and let through
+            assert "write" in dict(
+                next(iter(pool.running.values())).use.stages
+            )  # asked once, and let through
             host.names["alice"] = "team"
             channel.capacity = room
             channel.writers.unpark_all()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
-from afpool.testing import Advertise, Body, Delay, FakeTool, Hold as HoldAnswer, JsonRpcError, Result, echo_tool, sleep_tool
+from afpool.testing import Advertise, Body, Delay, FakeTool, JsonRpcError, Result, echo_tool, sleep_tool
+from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, LIST_CHANGED, quiet, refused, start, until, world
 
 if TYPE_CHECKING:
@@ -138,13 +140,16 @@ async def test_waiters_of_the_runtimes_queue_are_refused_when_their_list_changes
         quiet(w.pool)
 
 
-# ---------------------------------------------------------------------------- notices while the list is asked for
+# ---------------------------------------------------------------------------- notices during a list
 
 
 async def test_a_notice_between_the_pages_makes_one_more_round():
     tools = [FakeTool(f"tool-{number}") for number in range(4)]
     with trio.fail_after(10):
-        async with world(tools=tools, http={"advertise": Advertise(page_size=2)}) as w, trio.open_nursery() as nursery:
+        async with (
+            world(tools=tools, http={"advertise": Advertise(page_size=2)}) as w,
+            trio.open_nursery() as nursery,
+        ):
             tool = await w.tool(name="tool-0")
             event = trio.Event()
             # the second page of the second list waits
@@ -165,7 +170,9 @@ async def test_a_list_that_keeps_changing_is_kept_as_unsettled(autojump_clock):
             await w.tool()
             # each asking is followed by another notice before it is answered
             w.server.on(
-                "tools/list", Delay(0.01), when=lambda _: w.server.engine.streams.broadcast(LIST_CHANGED, None) > 0
+                "tools/list",
+                Delay(0.01),
+                when=lambda _: w.server.engine.streams.broadcast(LIST_CHANGED, None) > 0,
             )
             before = lists(w)
             tools = await w.pool.refresh(ALICE)
@@ -185,14 +192,14 @@ async def test_a_storm_of_notices_is_listed_once_a_second_and_then_less(autojump
                 await until(lambda: tool.binding.list.noticed)
                 await tool.call(identity=ALICE)
             times = [arrival.time - begun for arrival in w.server.arrivals("tools/list")][2:]
-            gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+            gaps = [later - earlier for earlier, later in pairwise(times)]
             assert min(gaps) >= 1.0
-            assert all(later >= earlier - 0.01 for earlier, later in zip(gaps, gaps[1:], strict=False))
+            assert all(later >= earlier - 0.01 for earlier, later in pairwise(gaps))
             assert 29 <= gaps[-1] <= 31
             assert len(times) < 20
 
 
-async def test_after_a_storm_a_change_is_looked_at_at_once(autojump_clock):
+async def test_after_a_storm_changes_are_looked_at_soon_again(autojump_clock):
     with trio.fail_after(4000):
         async with world(pool={"deadline": 100.0, "idle_timeout": 10_000.0}) as w:
             tool = await w.tool()
@@ -200,10 +207,11 @@ async def test_after_a_storm_a_change_is_looked_at_at_once(autojump_clock):
                 await w.announce(tool)
                 await tool.call(identity=ALICE)
             await trio.sleep(120)
-            await w.announce(tool)
-            before = trio.current_time()
-            await tool.call(identity=ALICE)
-            assert trio.current_time() - before < 0.5
+            for longest in (0.5, 1.5):
+                await w.announce(tool)
+                before = trio.current_time()
+                await tool.call(identity=ALICE)
+                assert trio.current_time() - before < longest
 
 
 async def test_a_list_that_fails_is_not_asked_for_by_every_call(autojump_clock):
@@ -253,7 +261,10 @@ async def test_an_expired_time_to_live_closes_no_gate(autojump_clock):
     from tests.pool.kit import Hold
 
     with trio.fail_after(1000):
-        async with world(credential=True, pool={"list_ttl": 100.0, "deadline": 500.0}) as w, trio.open_nursery() as nursery:
+        async with (
+            world(credential=True, pool={"list_ttl": 100.0, "deadline": 500.0}) as w,
+            trio.open_nursery() as nursery,
+        ):
             tool = await w.tool()
             hold = w.host.hold_credential = Hold()
             call = start(nursery, lambda: tool.call(identity=ALICE))
@@ -330,7 +341,9 @@ async def test_a_bad_tool_is_quarantined_and_the_others_live():
 
 
 async def test_of_two_tools_of_one_name_the_first_counts():
-    async with world(tools=[FakeTool("echo", description="first"), FakeTool("echo", description="second")]) as w:
+    async with world(
+        tools=[FakeTool("echo", description="first"), FakeTool("echo", description="second")]
+    ) as w:
         tools = await w.pool.tools(ALICE)
         assert len(tools) == 1
         assert tools["echo"].description == "first"
@@ -349,7 +362,9 @@ async def test_all_pages_are_read(cursors):
 @pytest.mark.parametrize("cursors", ["loop", "empty-string"])
 async def test_a_cursor_that_goes_round_in_circles(cursors):
     tools = [FakeTool(f"tool-{number}") for number in range(4)]
-    async with world(tools=tools, http={"advertise": Advertise(page_size=2, cursors=cursors)}, pool={"max_pages": 10}) as w:
+    async with world(
+        tools=tools, http={"advertise": Advertise(page_size=2, cursors=cursors)}, pool={"max_pages": 10}
+    ) as w:
         with trio.fail_after(5):
             if cursors == "loop":
                 await refused(w.pool.tools(ALICE), "protocol-error", "answered")
@@ -359,7 +374,9 @@ async def test_a_cursor_that_goes_round_in_circles(cursors):
 
 
 @pytest.mark.parametrize(
-    "result", [{"tools": 7}, {"tools": [], "nextCursor": 5}, {}, [], "text"], ids=["no-list", "cursor", "empty", "list", "text"]
+    "result",
+    [{"tools": 7}, {"tools": [], "nextCursor": 5}, {}, [], "text"],
+    ids=["no-list", "cursor", "empty", "list", "text"],
 )
 async def test_a_list_that_cannot_be_read(result):
     async with world() as w:
@@ -374,7 +391,7 @@ async def test_a_list_that_is_no_json():
     async with world() as w:
         rule = w.server.on("tools/list", Body(b"<html>"))
         with trio.fail_after(5):
-            with pytest.raises(Exception, match="delivery|in-doubt|answered"):
+            with pytest.raises(Exception, match=r"in-doubt|answered"):
                 await w.pool.tools(ALICE)
         w.server.remove(rule)
         await (await w.tool()).call(identity=ALICE)

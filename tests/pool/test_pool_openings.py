@@ -1,4 +1,4 @@
-"""Openings, plans, room and idleness: one opening a key, its failures, its back-off, and who is closed for it."""
+"""Openings, plans, room and idleness: one opening a key, its failures, and who is closed for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import trio
 
 import afpool
 from afpool import CredentialRequirement, HttpTransport, Identity, Plan, Server
-from afpool.testing import FakeServer, FakeTool, Hang, Hold as HoldAnswer, Status, echo_tool
+from afpool.testing import FakeServer, FakeTool, Hang, Status, echo_tool
+from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, CAROL, Hold, person, quiet, refused, start, until, world
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ async def test_joiners_of_another_context_are_refused_and_open_nothing():
         await w.evict()
         w.host.variant = "two"
         hold = w.host.hold_plan = Hold()
-        listing = start(nursery, lambda: w.tool())
+        listing = start(nursery, w.tool)
         await hold.reached.wait()
         before = start(nursery, lambda: old.call(identity=ALICE))  # the plan is not known yet
         await until(lambda: w.pool.waiting == 1)
@@ -75,7 +76,9 @@ async def test_a_live_client_of_another_context_stays_for_the_next_list():
         await refused(old.call(identity=ALICE), "binding-changed")
         assert openings(w) == 2
         w.host.variant = "one"
-        await refused(old.call(identity=ALICE), "binding-changed")  # the client is still that of the second plan
+        await refused(
+            old.call(identity=ALICE), "binding-changed"
+        )  # the client is still that of the second plan
         await w.pool.refresh(ALICE)
         await old.call(identity=ALICE)
 
@@ -177,7 +180,7 @@ async def test_a_failed_opening_is_backed_off_from(autojump_clock):
                 delays.append(error.retry_after)
                 again = await refused(tool.call(identity=ALICE), "open-backoff")
                 assert again.retry_after is not None
-                assert 0 < again.retry_after <= error.retry_after
+                assert 0 < again.retry_after <= error.retry_after + 0.001
                 assert openings(w) == tried + 1
                 await trio.sleep(error.retry_after)
             for number, delay in enumerate(delays):
@@ -240,7 +243,8 @@ BAD_PLANS = {
     "async-none": lambda server, who: _no_plan(),
     "no-transport": lambda server, who: Plan(transport=None),
     "user-credential": lambda server, who: Plan(
-        transport=HttpTransport(url="http://127.0.0.1:9/"), credential=CredentialRequirement("files", mode="user")
+        transport=HttpTransport(url="http://127.0.0.1:9/"),
+        credential=CredentialRequirement("files", mode="user"),
     ),
 }
 
@@ -270,7 +274,9 @@ async def test_a_plan_that_fails_is_one_keys_trouble():
 
 
 def test_a_user_credential_on_a_server_that_is_not_keyed_on_users():
-    plan = Plan(transport=HttpTransport(url="http://127.0.0.1:9/"), credential=CredentialRequirement("x", mode="user"))
+    plan = Plan(
+        transport=HttpTransport(url="http://127.0.0.1:9/"), credential=CredentialRequirement("x", mode="user")
+    )
     with pytest.raises(ValueError, match="keyed on 'principal'"):
         Server(name="files", plan=plan, keyed_on=("tenant",))
     Server(name="files", plan=plan, keyed_on=("principal",))
@@ -373,7 +379,7 @@ async def test_a_client_that_lists_is_in_use():
     async with world(pool={"max_clients": 1}) as w, trio.open_nursery() as nursery:
         event = trio.Event()
         w.server.on("tools/list", HoldAnswer(event), times=1)
-        alices = start(nursery, lambda: w.tool())
+        alices = start(nursery, w.tool)
         await w.server.wait_for("tools/list")
         bobs = start(nursery, lambda: w.tool(BOB))
         await until(lambda: w.pool.openings.wants_room)

@@ -1,4 +1,4 @@
-"""Steps 1 and 2: who may call, and on what. Nothing of a refused call is sent, and each passes a checkpoint."""
+"""Steps 1 and 2: who may call, and on what. Of a refused call nothing is sent."""
 
 from __future__ import annotations
 
@@ -29,14 +29,23 @@ async def test_one_call_through_all_steps():
 
 @pytest.mark.parametrize(
     "who",
-    [BOB, CAROL, NOBODY, Identity(tenant="acme"), Identity(tenant="acme", principal="alice", conversation_id="7"), None],
+    [
+        BOB,
+        CAROL,
+        NOBODY,
+        Identity(tenant="acme"),
+        Identity(tenant="acme", principal="alice", conversation_id="7"),
+        None,
+    ],
     ids=["principal", "tenant", "nobody", "less", "more", "none"],
 )
 @pytest.mark.parametrize("asked", [False, True], ids=["plain", "callable"])
 async def test_anybody_else_is_refused(who, asked):
     async with world() as w:
         tool = await w.tool()
-        error = await refused(tool.call(identity=(lambda: who) if asked else who, call_id="c"), "identity-mismatch")
+        error = await refused(
+            tool.call(identity=(lambda: who) if asked else who, call_id="c"), "identity-mismatch"
+        )
         assert error.call_id == "c"
         assert w.sent() == 0
         quiet(w.pool)
@@ -142,7 +151,9 @@ async def test_a_pinned_tool():
     async with world(server={"pins": {"echo": digest}}) as w:
         tool = await w.tool()
         await tool.call(identity=ALICE)
-        w.server.set_tools([FakeTool("echo", description="changed behind the user's back"), FakeTool("other")])
+        w.server.set_tools(
+            [FakeTool("echo", description="changed behind the user's back"), FakeTool("other")]
+        )
         tools = await w.pool.refresh(ALICE)
         await refused(tools["echo"].call(identity=ALICE), "not-approved")
         await tools["other"].call(identity=ALICE)
@@ -155,7 +166,9 @@ async def test_a_revoked_key_refuses_and_a_new_list_calls():
         bobs = await w.tool(BOB)
         assert w.pool.invalidate(identity=ALICE, reason="left") == 1
         await refused(tool.call(identity=ALICE), "binding-changed")
-        event = next(event for event in w.pool.records.events if event.number == w.pool.records.uses[-1].cause)
+        event = next(
+            event for event in w.pool.records.events if event.number == w.pool.records.uses[-1].cause
+        )
         assert (event.kind, event.facts) == ("revoked", {"why": "left"})
         await bobs.call(identity=BOB)
         await (await w.tool()).call(identity=ALICE)
@@ -214,7 +227,10 @@ async def test_a_binding_that_outlives_its_incarnations_is_decided_by_definition
 
 
 async def test_a_chain_that_would_wait_for_itself():
-    async with world(tools=[FakeTool("outer"), echo_tool()], pool={"max_operations": 1}) as w, trio.open_nursery() as nursery:
+    async with (
+        world(tools=[FakeTool("outer"), echo_tool()], pool={"max_operations": 1}) as w,
+        trio.open_nursery() as nursery,
+    ):
         tools = await w.pool.tools(ALICE)
         event = trio.Event()
         w.server.on("tools/call", afpool.testing.Hold(event), tool="outer", times=1)
@@ -227,10 +243,7 @@ async def test_a_chain_that_would_wait_for_itself():
         quiet(w.pool)
 
 
-def test_two_servers_of_one_name_are_refused():
+async def test_two_servers_of_one_name_are_refused():
     with pytest.raises(ValueError, match="two servers"):
-        afpool.Pool(
-            [Server(name="a"), Server(name="a")],
-            plan=lambda server, who: None, share=None, credentials=None, signer=None, secret=None, on_use=None,
-            on_authorization=None, client_name="t", client_version="1", seams=afpool.Seams(), limits=afpool.Limits(),
-        )  # fmt: skip
+        async with afpool.open_pool([Server(name="a"), Server(name="a")], plan=lambda server, who: None):
+            pass

@@ -7,6 +7,7 @@ wins: what had not begun when the gate closed must never arrive.
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -105,13 +106,16 @@ async def test_nothing_leaves_after_a_rival_has_closed_the_gate(way, closer, tmp
     with trio.fail_after(100):
         async with over(tmp_path) as (host, seen):
             limits: Any = {"close_timeout": 2.0}
-            async with afpool.open_pool([Server(name="files")], plan=host.plan, share=host.share, **limits) as pool:
+            async with afpool.open_pool(
+                [Server(name="files")], plan=host.plan, share=host.share, **limits
+            ) as pool:
                 for number in range(rounds):
                     host.names.clear()
                     tool = (await pool.tools(ALICE))["echo"]
                     tool.binding.list.next_at = 0.0  # the spacing of lists is tested elsewhere
                     async with trio.open_nursery() as nursery:
-                        call = start(nursery, lambda: tool.call({"n": number}, identity=ALICE, call_id=str(number)))
+                        numbered = functools.partial(tool.call, {"n": number}, call_id=str(number))
+                        call = start(nursery, functools.partial(numbered, identity=ALICE))
                         while not pool.running and not call.done.is_set():
                             await trio.lowlevel.checkpoint()
                         for _ in range(number % steps):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from afpool.testing import FakeTool, Hold as HoldAnswer, JsonRpcError, echo_tool
+from afpool.testing import FakeTool, JsonRpcError, echo_tool
+from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, CAROL, person, quiet, raises, refused, start, until, world
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ async def test_one_list_serves_fifty_identities_each_over_its_own_connection():
             assert len({arrival.connection for arrival in arrivals}) == 50
             owner: dict[int, str | None] = {}
             for arrival in w.server.log:
-                assert owner.setdefault(arrival.connection, arrival.session_id) in (None, arrival.session_id) or (
-                    arrival.method in ("initialize", "server/discover")
-                )
+                assert owner.setdefault(arrival.connection, arrival.session_id) in (
+                    None,
+                    arrival.session_id,
+                ) or (arrival.method in ("initialize", "server/discover"))
             assert w.server.streams == 1, "one member listens"
 
 
@@ -100,7 +102,9 @@ async def test_any_difference_of_the_name_is_a_change(before, after):
         await tool.call(identity=ALICE)
 
 
-@pytest.mark.parametrize("share", [raises(RuntimeError("no directory")), 7, b"team"], ids=["raises", "number", "bytes"])
+@pytest.mark.parametrize(
+    "share", [raises(RuntimeError("no directory")), 7, b"team"], ids=["raises", "number", "bytes"]
+)
 async def test_a_share_that_fails_refuses_that_one_alone(share):
     async with world() as w:
         tool, bobs = await w.tool(), await w.tool(BOB)
@@ -181,7 +185,7 @@ async def test_the_listers_failure_is_its_own_and_whoever_joined_lists_itself():
         event = trio.Event()
         w.server.on("tools/list", HoldAnswer(event), times=1)
         w.server.on("tools/list", JsonRpcError(-32603, "no"), times=1)
-        alices = start(nursery, lambda: w.tool())
+        alices = start(nursery, w.tool)
         await w.server.wait_for("tools/list")
         bobs = start(nursery, lambda: w.tool(BOB))
         await until(lambda: w.server.count("notifications/initialized") == 2)
@@ -225,7 +229,7 @@ async def test_a_listener_whose_session_is_lost_listens_no_more():
 
 
 async def test_a_member_whose_own_list_differs_dissolves_the_entry():
-    """The app's promise does not hold: everybody lists alone from now on, bindings are decided by definition."""
+    """The app's promise does not hold: everybody lists alone, bindings are decided by definition."""
     special = [echo_tool(), FakeTool("admin")]
     async with world() as w:
         share_all(w, ALICE, BOB)
@@ -234,7 +238,9 @@ async def test_a_member_whose_own_list_differs_dissolves_the_entry():
         await alices.call(identity=ALICE)
         alices_session = w.server.arrivals("tools/call")[0].session_id
         sessions[alices_session] = "alice"
-        w.server.set_tools_for(lambda arrival: special if arrival.session_id == alices_session else [echo_tool()])
+        w.server.set_tools_for(
+            lambda arrival: special if arrival.session_id == alices_session else [echo_tool()]
+        )
         fresh = await w.pool.refresh(ALICE)
         assert set(fresh) == {"echo", "admin"}
         assert not fresh["echo"].binding.shared
@@ -244,7 +250,9 @@ async def test_a_member_whose_own_list_differs_dissolves_the_entry():
         await fresh["admin"].call(identity=ALICE)
         await bobs.call(identity=BOB)  # the same definition in his own list
         await alices.call(identity=ALICE)
-        w.server.set_tools_for(lambda arrival: special if arrival.session_id == alices_session else [changed()])
+        w.server.set_tools_for(
+            lambda arrival: special if arrival.session_id == alices_session else [changed()]
+        )
         await w.pool.refresh(BOB)
         await refused(bobs.call(identity=BOB), "stale-tools")
 

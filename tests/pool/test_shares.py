@@ -143,6 +143,12 @@ def test_an_entry_of_nobody_knows_is_not_current(shares):
     assert not shares.current(Entry("files", "team", "pc:1", 5))
 
 
+def test_an_entry_whose_list_has_ended_is_not_current(shares):
+    entry = shares.get("files", "team", "pc:1")
+    entry.list.end()
+    assert not shares.current(entry)
+
+
 def test_filing_says_whether_the_list_moved(shares, key):
     entry = shares.get("files", "team", "pc:1")
     one, other = Member(1), Member(2)
@@ -208,7 +214,7 @@ def announced(entry, _listener):
 
 
 def doubted(entry, _listener):
-    entry.list.unsettle("refresh")
+    entry.list.unsettle("notification stream lost")
 
 
 def deaf(_entry, listener):
@@ -228,6 +234,13 @@ def test_a_difference_that_may_have_an_honest_reason_is_a_new_generation(shares,
     assert entry.list.generation == 2
     assert shares.may_share("files", "team", "pc:1")
     assert not key.events
+
+
+def test_a_forced_refresh_is_no_honest_reason(shares, key):
+    entry, _ = filled(shares, key)
+    entry.list.unsettle("refresh")
+    shares.file(entry, key, Member(2), NEW, entry.list.notices, 100.0)
+    assert not entry.list.alive
 
 
 def test_a_notice_while_it_was_listed_is_an_honest_reason(shares, key):

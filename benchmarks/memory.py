@@ -1,0 +1,219 @@
+"""What a key costs that has nothing but a living bound tool: bytes each, and nothing left when it is gone.
+
+    python benchmarks/memory.py [--keys N] [--lines] [--call]
+
+Each key opens its client for real, handshake included, over a wire in this process whose other end answers
+in the step in which it is written to; lists its tools through one shared entry; and loses its client to the
+next ones (`max_clients` is small). One member's client stays open and listens for all, as in an app.
+
+Memory is resident memory, read after a full collection and after glibc has given free pages back to the
+kernel (`malloc_trim`), the least of a few readings. It counts everything, what CPython's allocator holds
+and does not use included. The start is read with pool, server and rings in place and used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import os
+import sys
+import time
+import tracemalloc
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+from compare import environment, write
+from responders import TEXT, answer
+
+import afpool
+from afpool import Identity, MemoryTransport, Plan, Server
+from afpool.transports._memory import MemoryWire, _Channel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from afpool import BoundTool, Pool
+
+BYTES_PER_KEY = 1536
+LEFT_MB = 5.0
+MAX_CLIENTS = 32
+WARM_KEYS = 300
+LIST_TTL = 1e6  # seconds; this is about memory, so no list goes stale meanwhile
+RESIDENT = Identity(tenant="acme", principal="resident")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class InstantWire(MemoryWire):
+    """A wire without a peer: what is written is answered in the same step."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        super().__init__(_Channel(1 << 16), _Channel(1 << 16))
+        self._rest = b""
+
+    def _write(self, data: bytes | bytearray | memoryview) -> int:
+        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
+        for line in lines:
+            answered = answer(line)
+            if answered is not None:
+                self._incoming.buffer += answered + b"\n"
+                self._incoming.readers.unpark_all()
+        return len(data)
+
+
+async def connect() -> InstantWire:
+    """Open one more wire."""
+    await trio.lowlevel.checkpoint()
+    return InstantWire()
+
+
+def resident() -> int:
+    """Bytes of resident memory, the least of a few readings."""
+    libc = ctypes.CDLL(None)
+    readings = []
+    for _ in range(5):
+        gc.collect()
+        if hasattr(libc, "malloc_trim"):
+            libc.malloc_trim(0)
+        readings.append(int(Path("/proc/self/statm").read_text().split()[1]) * PAGE)
+    return min(readings)
+
+
+@asynccontextmanager
+async def listener(pool: Pool) -> AsyncIterator[BoundTool]:
+    """Keep one member's client open, which listens for the shared list; a paused key is not evicted.
+
+    Kept open by calls it would file a record every few keys. Records live long, so each would pin a
+    megabyte of small objects around it, and that is what would be measured when the tools are dropped.
+    """
+    tool = (await pool.tools(RESIDENT))["echo"]
+    key = pool.key_of(RESIDENT, "memory")
+    pool.pause(key)
+    yield tool
+    pool.resume(key)
+
+
+async def open_keys(pool: Pool, numbers: range, *, call: bool) -> list[BoundTool]:
+    """Open a client for each key, list through the entry, keep the tool."""
+    tools: list[BoundTool] = []
+    for number in numbers:
+        who = Identity(
+            tenant=f"tenant-{number % 97}", principal=f"person-{number}", conversation_id=f"c-{number}"
+        )
+        await pool.warm(who)
+        tool = (await pool.tools(who))["echo"]
+        assert tool.binding.shared
+        if call:
+            await tool.call({"text": TEXT}, identity=who)
+        tools.append(tool)
+    return tools
+
+
+async def evict_all(pool: Pool) -> None:
+    """Close what is still open, so that only bound tools are left."""
+    for actor in list(pool.kept):
+        pool.evict(actor.key)
+    while pool.kept:
+        await trio.sleep(0.01)
+    await trio.sleep(0.1)  # tasks of the last clients end a little later
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    server = Server(name="memory", plan=Plan(transport=MemoryTransport(name="memory", connect=connect)))
+    async with afpool.open_pool(
+        [server], share=lambda _server, _who: "everybody", max_clients=MAX_CLIENTS, list_ttl=LIST_TTL
+    ) as pool:
+        async with listener(pool):
+            await open_keys(pool, range(WARM_KEYS), call=options.call)
+        await evict_all(pool)
+        opened_before = pool.statistics().opened
+        start = resident()
+        if options.lines:
+            tracemalloc.start()
+        began = time.perf_counter()
+        async with listener(pool) as shared:
+            tools = [shared, *await open_keys(pool, range(options.keys), call=options.call)]
+        await evict_all(pool)
+        seconds = time.perf_counter() - began
+        if options.lines:
+            show_lines(options.keys)
+        full = resident()
+        numbers = pool.statistics()
+        found = {
+            "keys": options.keys,
+            "opened": numbers.opened - opened_before,
+            "alive": numbers.keys,
+            "seconds": seconds,
+            "start_mb": start / 1e6,
+            "full_mb": full / 1e6,
+            "bytes_per_key": (full - start) / options.keys,
+        }
+        del tools, shared
+        left = resident()
+        if options.lines:
+            show_lines(options.keys, "left behind")
+        after = pool.statistics()
+        found |= {"left_mb": (left - start) / 1e6, "actors_left": after.keys, "kept": len(pool.kept)}
+        found["shared_lists_left"] = after.shared_lists
+        return found
+
+
+def show_lines(keys: int, what: str = "living") -> None:
+    """Who holds memory, by the line that allocated it."""
+    gc.collect()
+    print(f"\n{'bytes/key':>10}{'blocks/key':>12}  {what}, by allocating line")
+    for row in tracemalloc.take_snapshot().statistics("lineno")[:25]:
+        where = row.traceback[0]
+        name = "/".join(Path(where.filename).parts[-3:])
+        print(f"{row.size / keys:>10.1f}{row.count / keys:>12.2f}  {name}:{where.lineno}")
+
+
+def report(found: dict[str, Any]) -> bool:
+    """Print the table; whether everything was met."""
+    rows = [
+        ("clients opened for real", f">= {found['keys']}", found["opened"], found["opened"] >= found["keys"]),
+        (
+            "bytes per key with one living tool",
+            f"<= {BYTES_PER_KEY}",
+            round(found["bytes_per_key"]),
+            found["bytes_per_key"] <= BYTES_PER_KEY,
+        ),
+        (
+            "MB above the start when all are dropped",
+            f"<= {LEFT_MB:g}",
+            round(found["left_mb"], 2),
+            found["left_mb"] <= LEFT_MB,
+        ),
+        ("actors left", "0", found["actors_left"], found["actors_left"] == 0),
+        ("actors held by the pool", "0", found["kept"], found["kept"] == 0),
+    ]
+    print(f"\n{'what':<44}{'expected':>12}{'seen':>12}")
+    for what, expected, seen, good in rows:
+        print(f"{what:<44}{expected:>12}{seen:>12}  {'ok' if good else 'NOT'}")
+    return all(row[3] for row in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Memory per key with one living bound tool.")
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--lines", action="store_true", help="show by line what holds memory; slow")
+    parser.add_argument("--call", action="store_true", help="also call each tool once")
+    options = parser.parse_args()
+    what = environment()
+    print(f"Python {what['python']}, {options.keys} keys, resident memory after collection and malloc_trim(0)")
+    found = trio.run(measure, options)
+    print(
+        f"{found['seconds']:.0f} s; {found['start_mb']:.1f} MB at the start, "
+        f"{found['full_mb']:.1f} MB with all tools alive, {found['left_mb']:+.2f} MB when they were dropped"
+    )
+    good = report(found)
+    write("memory", found)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

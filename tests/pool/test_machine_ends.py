@@ -1,0 +1,365 @@
+"""Lists that change, clients that end, operators and crashes, case by case, in the watched world."""
+
+from __future__ import annotations
+
+import pytest
+
+from afpool._base.errors import (
+    BindingChanged,
+    Overloaded,
+    PoolClosed,
+    StaleTools,
+)
+from afpool.pool import _messages as m
+from afpool.pool._machine import (
+    KeyLimits,
+    KeyMachine,
+)
+from tests.pool.machine_books import (
+    HOLDING,
+    LISTS,
+    NEW_TOOLS,
+    OLD_TOOLS,
+    WAITING,
+    A,
+    B,
+    Crash,
+)
+from tests.pool.machine_case import Case, refusal
+
+# ---------------------------------------------------------------------------- lists
+
+
+def test_listed_refuses_waiters_of_the_old_list_when_it_changes():
+    case = Case(places=1)
+    client, _ = case.ready(0)
+    case.listed(client, OLD_TOOLS)
+    case.admit(A)
+    waiter = case.admit(A)
+    case.listed(client, OLD_TOOLS)
+    assert waiter.phase == WAITING
+    case.listed(client, NEW_TOOLS)
+    assert isinstance(refusal(waiter), StaleTools)
+
+
+def test_listed_by_a_client_that_is_not_the_keys_any_more_is_dropped():
+    case = Case()
+    old, _ = case.ready(1)
+    case.lose(old)
+    case.admit(A)
+    case.open()
+    case.listed(old, NEW_TOOLS)
+    assert case.state["generation"] == 0
+
+
+def test_a_notice_doubts_the_list_and_refuses_no_waiter():
+    case = Case(places=1)
+    client, _ = case.ready(0)
+    case.listed(client, OLD_TOOLS)
+    case.admit(A)
+    waiter = case.admit(A)
+    case.notice(client)
+    assert case.machine.client.list.noticed
+    assert waiter.phase == WAITING
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["changes", "ends"])
+def test_a_shared_list_refuses_its_waiters(ends):
+    case = Case(places=1)
+    case.admit(B)
+    case.open("B")
+    waiter, lister = case.admit(B), case.admit(LISTS)
+    case.shared_moves(ends=ends)
+    assert isinstance(refusal(waiter), StaleTools)
+    assert lister.reply.result() is not None
+
+
+def test_the_last_waiter_refused_for_its_list_ends_the_opening():
+    case = Case()
+    case.admit(B)
+    case.shared_moves(ends=False)
+    assert not case.openings
+    assert case.kept is False
+
+
+def test_with_recheck_only_the_own_definition_counts():
+    class Shows:
+        def __init__(self, digest, **tools):
+            self.digest = digest
+            self.tools = tools
+
+        def get(self, name):
+            return self.tools.get(name)
+
+    case = Case()
+    case.limits = KeyLimits(max_operations=1, recheck_lists=True)
+    case.machine = KeyMachine(case.limits, case.next_id)
+    client, _ = case.ready(0)
+    case.listed(client, Shows("one", search=OLD_TOOLS, other=OLD_TOOLS))
+    case.admit(A)
+    waiter = case.admit(A)
+    effects = case.machine.turn(
+        m.Listed(client.id, Shows("two", search=OLD_TOOLS, other=NEW_TOOLS), 0, 1e9), None
+    )
+    assert not effects
+    case.listed(client, Shows("three", search=NEW_TOOLS, other=NEW_TOOLS))
+    assert isinstance(refusal(waiter), StaleTools)
+
+
+# ---------------------------------------------------------------------------- clients that end
+
+
+def test_a_lost_client_is_replaced_for_those_who_wait():
+    case = Case(places=1)
+    client, (holder,) = case.ready(1)
+    waiter = case.admit(A)
+    case.lose(client)
+    assert len(case.openings) == 1
+    case.settle(holder)
+    case.open()
+    assert waiter.phase == HOLDING
+
+
+def test_a_lost_client_ends_its_list_for_good():
+    case = Case()
+    client, _ = case.ready()
+    listed = case.machine.client.list
+    case.lose(client)
+    assert not listed.alive
+
+
+def test_the_loss_of_an_old_client_is_nobodys():
+    case = Case()
+    old, _ = case.ready(1)
+    case.lose(old)
+    case.admit(A)
+    new = case.open()
+    case.lose(old)
+    assert case.machine.client.handle is new
+
+
+def test_evict_closes_an_idle_client_and_the_next_opening_waits_for_it():
+    case = Case()
+    client, _ = case.ready()
+    case.evict()
+    assert client.told
+    assert case.kept is True
+    asker = case.admit(A)
+    assert not case.openings
+    case.close_done(client)
+    assert len(case.openings) == 1
+    case.open()
+    assert asker.phase == HOLDING
+
+
+def test_evict_leaves_a_client_in_use():
+    case = Case()
+    client, _ = case.ready(1)
+    case.evict()
+    assert not client.told
+
+
+def test_evict_of_nothing_is_nothing():
+    case = Case()
+    case.evict()
+    assert case.kept is False
+
+
+def test_revoke_ends_waiters_opening_and_epoch():
+    case = Case()
+    askers = [case.admit(A), case.admit(LISTS)]
+    case.revoke()
+    assert all(isinstance(refusal(asker), BindingChanged) for asker in askers)
+    assert case.state["epoch"] == 1
+    assert not case.openings
+
+
+def test_revoke_lets_what_runs_settle():
+    case = Case()
+    client, (holder,) = case.ready(1)
+    case.revoke()
+    assert not client.told
+    case.settle(holder)
+    assert client.told
+
+
+def test_close_refuses_and_closes_once_nothing_runs():
+    case = Case(places=1)
+    client, (holder,) = case.ready(1)
+    waiter = case.admit(A)
+    case.close()
+    assert isinstance(refusal(waiter), PoolClosed)
+    assert not client.told
+    case.settle(holder)
+    assert client.told
+    case.close_done(client)
+    assert case.kept is False
+
+
+# ---------------------------------------------------------------------------- operators
+
+
+def test_pause_holds_calls_and_resume_serves_them():
+    case = Case()
+    case.ready()
+    case.send(m.Pause())
+    waiter = case.admit(A)
+    assert waiter.phase == WAITING
+    case.send(m.Resume())
+    assert waiter.phase == HOLDING
+
+
+def test_a_paused_key_is_kept():
+    case = Case()
+    case.send(m.Pause())
+    assert case.kept is True
+    case.send(m.Resume())
+    assert case.kept is False
+
+
+def test_drain_of_an_idle_key_closes_its_client_at_once():
+    case = Case()
+    client, _ = case.ready()
+    assert case.send(m.Drain()).done
+    assert client.told
+
+
+def test_drain_waits_for_what_runs_and_holds_the_rest():
+    case = Case(places=2)
+    client, (holder,) = case.ready(1)
+    drains = [case.send(m.Drain()), case.send(m.Drain())]
+    waiter = case.admit(A)
+    assert waiter.phase == WAITING
+    assert not any(drain.done for drain in drains)
+    case.settle(holder)
+    assert all(drain.done for drain in drains)
+    assert client.told
+    case.open()
+    assert waiter.phase == HOLDING
+
+
+# ---------------------------------------------------------------------------- crash
+
+
+def test_a_crash_admits_nothing_until_the_old_places_and_clients_are_gone():
+    case = Case()
+    client, (first, second) = case.ready(2)
+    waiter = case.admit(A)
+    case.crash()
+    assert isinstance(waiter.reply._error, Crash)
+    late = case.admit(A)
+    case.kicked()
+    case.settle(first)
+    assert not client.told
+    case.time_out(second)
+    case.give_up(second)
+    assert client.told
+    assert not case.openings
+    case.close_done(client)
+    case.open()
+    assert late.phase == HOLDING
+
+
+def test_a_crash_ends_the_list_of_the_client():
+    case = Case()
+    case.ready()
+    listed = case.machine.client.list
+    case.crash()
+    assert not listed.alive
+
+
+def test_a_crash_cancels_the_opening_before_the_next():
+    case = Case()
+    case.admit(A)
+    (opening,) = case.openings.values()
+    case.crash()
+    case.admit(A)
+    case.kicked()
+    assert opening.token in case.overtaken
+    assert len(case.openings) == 1
+
+
+def test_a_crash_of_a_key_with_nothing_lets_go_of_it():
+    case = Case()
+    case.admit(A)
+    case.crash()
+    case.kicked()
+    assert case.kept is False
+
+
+def test_a_crash_keeps_epoch_pause_close_and_count():
+    case = Case()
+    _, (holder,) = case.ready(1)
+    case.time_out(holder)
+    case.give_up(holder)
+    case.revoke()
+    case.send(m.Pause())
+    case.close()
+    before = case.state
+    case.crash()
+    for fact in ("epoch", "paused", "closed", "abandoned"):
+        assert case.state[fact] == before[fact]
+
+
+def test_a_drain_after_a_crash_waits_for_the_old_places():
+    case = Case()
+    client, (holder,) = case.ready(1)
+    case.crash()
+    case.kicked()
+    drain = case.send(m.Drain())
+    case.settle(holder)
+    assert not drain.done
+    case.close_done(client)
+    assert drain.done
+
+
+def test_a_call_made_from_a_call_of_before_the_crash_is_refused():
+    case = Case()
+    _, (holder,) = case.ready(1)
+    case.crash()
+    assert isinstance(refusal(case.nest(holder)), Overloaded)
+
+
+@pytest.mark.parametrize("final", [False, True], ids=["settle", "abandon"])
+def test_a_crash_in_the_turn_that_takes_a_place_back_frees_it(final):
+    case = Case()
+    client, (holder,) = case.ready(1)
+    if final:
+        case.time_out(holder)
+    case.crash_next = -1
+    if final:
+        case.give_up(holder)
+    else:
+        case.settle(holder)
+    case.kicked()
+    assert client.told
+    assert case.state["in_flight"] == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "fact", "value"),
+    [
+        (m.Revoke("left"), "epoch", 1),
+        (m.Close(), "closed", True),
+        (m.Pause(), "paused", True),
+    ],
+    ids=["revoke", "close", "pause"],
+)
+def test_a_crash_does_not_lose_what_its_message_decided(message, fact, value):
+    case = Case()
+    case.epoch += fact == "epoch"
+    case.closed = fact == "closed"
+    case.crash_next = -1
+    case.send(message)
+    assert case.state[fact] == value
+
+
+def test_a_crash_while_a_client_comes_closes_that_client():
+    case = Case()
+    case.admit(A)
+    (opening,) = case.openings.values()
+    case.plan(opening, "A")
+    case.crash_next = -1
+    client = case.opened(opening)
+    case.kicked()
+    assert client.told

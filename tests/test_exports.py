@@ -1,0 +1,117 @@
+"""The public surface, frozen: a name that comes or goes is a decision, noted here and in CHANGELOG.md."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AFPOOL = [
+    "ActorCrashed", "AfpoolError", "AuthorizationRequired", "Binding", "BindingChanged", "BoundTool",
+    "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport", "ConnectionLost",
+    "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
+    "DeadlineExceeded", "Definition", "Delivery", "Event", "HttpTransport", "Identity",
+    "IdentityMismatch", "IdentityMissing", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
+    "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOwner",
+    "OpenBackoff", "OpenFailed", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed", "PoolKey",
+    "PoolStatistics", "Progress", "ProtocolError", "ScriptedCredentials", "Seams", "Secret", "Server",
+    "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
+    "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
+    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "api_key", "basic", "bearer",
+    "header_map", "open_pool", "run_pool",
+]  # fmt: skip
+ACTORS = [
+    "Actor", "ActorCrashed", "ActorError", "ActorInfo", "ActorStopped", "Answer", "Counts",
+    "DeadlinePassed", "Effect", "Machine", "MailboxFull", "Refusal", "Refuse", "Reply", "Request",
+    "Restart", "TurnTrace", "Undelivered",
+]  # fmt: skip
+ACTORS_TESTING = ["Turn", "assert_quiescent", "run_turns"]
+AFPOOL_TESTING = [
+    "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "Delay", "Drop", "Execution",
+    "FakeServer", "FakeTool", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "Progress",
+    "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript",
+    "ToolSpec", "Truncate", "big_tool", "counter_tool", "echo_tool", "fail_tool", "progress_tool",
+    "sleep_tool", "text_result", "whoami_tool",
+]  # fmt: skip
+# What a Pool offers; its other attributes are for the package itself.
+POOL = [
+    "aclose", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill", "limits",
+    "pause", "records", "refresh", "resume", "statistics", "tools", "warm",
+]  # fmt: skip
+
+
+def public(name: str) -> list[str]:
+    """The names that a package exports: its `__all__`, or those it imports `as` themselves."""
+    module = importlib.import_module(name)
+    exported = getattr(module, "__all__", None)
+    if exported is None:
+        source = Path(module.__file__ or "").read_text(encoding="utf-8")
+        exported = re.findall(r"^from \.\w+ import (\w+) as \1$", source, re.MULTILINE)
+        stray = {found for found, value in vars(module).items() if not found.startswith("_")}
+        assert {found for found in stray - set(exported) if not inspect.ismodule(getattr(module, found))} <= {
+            "annotations"
+        }
+    return sorted(exported)
+
+
+@pytest.mark.parametrize(
+    ("module", "frozen"), [("afpool", AFPOOL), ("actors", ACTORS), ("afpool.testing", AFPOOL_TESTING)]
+)
+def test_the_public_names(module: str, frozen: list[str]) -> None:
+    assert public(module) == sorted(frozen)
+    for name in frozen:
+        assert getattr(importlib.import_module(module), name) is not None
+
+
+def test_the_test_helpers_of_the_toolkit() -> None:
+    module = importlib.import_module("actors.testing")
+    own = sorted(
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == "actors.testing"
+    )
+    assert own == ACTORS_TESTING
+
+
+def test_what_a_pool_offers() -> None:
+    import afpool
+
+    with_attributes = set(dir(afpool.Pool)) | {"limits", "closing", "records", "closed"}
+    assert set(POOL) <= with_attributes
+    for name in POOL:
+        if callable(getattr(afpool.Pool, name, None)):
+            assert getattr(afpool.Pool, name).__doc__, name
+
+
+def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
+    # type checkers read the imports under TYPE_CHECKING, the interpreter the table of homes
+    source = Path(importlib.import_module("afpool").__file__ or "").read_text(encoding="utf-8")
+    static = re.findall(r"^\s+(?:from [\w.]+ import )?(\w+) as \1,?$", source, re.MULTILINE)
+    assert sorted(static) == sorted(AFPOOL)
+
+
+def test_every_public_class_and_function_says_what_it_is() -> None:
+    for module in ("afpool", "actors", "afpool.testing"):
+        loaded = importlib.import_module(module)
+        for name in public(module):
+            value = getattr(loaded, name)
+            if isinstance(value, type) or inspect.isfunction(value):
+                assert value.__doc__, f"{module}.{name}"
+
+
+def test_importing_costs_next_to_nothing_until_a_name_is_touched() -> None:
+    program = (
+        "import sys, afpool; assert 'trio' not in sys.modules; afpool.Identity; print(len(afpool.__all__))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{len(AFPOOL)}\n", "")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchName'"):
+        importlib.import_module("afpool").NoSuchName  # noqa: B018 -- touching it is the test
