@@ -59,12 +59,14 @@ class Core(Generic[M]):
 
     name: str
     machine: M
-    _perform: Callable[[Actor[M], Effect], None] = attrs.field(kw_only=True)
-    _successor: Callable[[Actor[M], BaseException], M] | None = attrs.field(default=None, kw_only=True)
-    _refusals: tuple[type[Exception], ...] = attrs.field(default=(Refusal,), kw_only=True)
-    _mailbox_limit: int = attrs.field(default=256, kw_only=True)
-    _restart: Restart = attrs.field(default=Restart(), kw_only=True)
-    _clock: Callable[[], float] = attrs.field(default=trio.current_time, kw_only=True)
+    _perform: Callable[[Actor[M], Effect], None] = attrs.field(kw_only=True, alias="perform")
+    _successor: Callable[[Actor[M], BaseException], M] | None = attrs.field(
+        default=None, kw_only=True, alias="successor"
+    )
+    _refusals: tuple[type[Exception], ...] = attrs.field(default=(Refusal,), kw_only=True, alias="refusals")
+    _mailbox_limit: int = attrs.field(default=256, kw_only=True, alias="mailbox_limit")
+    _restart: Restart = attrs.field(default=Restart(), kw_only=True, alias="restart")
+    _clock: Callable[[], float] = attrs.field(default=trio.current_time, kw_only=True, alias="clock")
     epoch: int = attrs.field(default=0, init=False)
     _flags: int = attrs.field(default=0, init=False)
     _turns: int = attrs.field(default=0, init=False)

@@ -214,13 +214,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "_base.credential": (
         "Credential", "CredentialProvider", "CredentialRequest", "CredentialRequirement", "Issued",
-        "NeedsAuthorization", "ScriptedCredentials", "Secret", "Signer", "StaticCredentials", "api_key", "basic",
-        "bearer", "header_map",
+        "NeedsAuthorization", "ScriptedCredentials", "Secret", "Signer", "StaticCredentials", "api_key",
+        "basic", "bearer", "header_map",
     ),
     "_base.definition": ("Catalog", "Definition"),
     "_base.errors": (
-        "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled", "ClientClosed",
-        "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery", "IdentityMismatch",
+        "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled",
+        "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery", "IdentityMismatch",
         "IdentityMissing", "InvalidArguments", "LocalSessionHandleLostError", "NotApproved", "NotOwner",
         "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError", "ServerError",
         "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools", "ToolError",
@@ -239,7 +239,20 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 -- a list of strings, made from the table above
+__all__ = [
+    "ActorCrashed", "AfpoolError", "AuthorizationRequired", "Binding", "BindingChanged", "BoundTool",
+    "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport", "ConnectionLost",
+    "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
+    "DeadlineExceeded", "Definition", "Delivery", "Event", "HttpTransport", "Identity",
+    "IdentityMismatch", "IdentityMissing", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
+    "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOwner",
+    "OpenBackoff", "OpenFailed", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed", "PoolKey",
+    "PoolStatistics", "Progress", "ProtocolError", "ScriptedCredentials", "Seams", "Secret", "Server",
+    "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
+    "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
+    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "api_key", "basic", "bearer",
+    "header_map", "open_pool", "run_pool",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,8 @@
 
     python examples/embed_trio.py
 
-A server of the testing kit stands in for a real one. `plan` says how an identity reaches a server; whoever the
-tools were listed for is who may call them.
+A server of the testing kit stands in for a real one. `plan` says how an identity reaches a server; whoever
+the tools were listed for is who may call them.
 """
 
 from __future__ import annotations

@@ -275,16 +275,17 @@ class Client:
             if b"x-mcp-header" in definition.raw:
                 headers += param_headers(param_header_map(definition.input_schema), decode_json(call.args))
         name, args, meta = definition.name, call.args, self._meta
-        params: Any
+        params: bytes | Callable[[int], bytes]
         told = None
         if call.on_progress is None:
             params = call_params(name, args, meta=meta)
         else:
             told = Told(call.on_progress, call.use, self.settings.seams.now)
 
-            def params(request_id: int) -> bytes:
+            def with_token(request_id: int) -> bytes:
                 return call_params(name, args, meta=meta, progress_token=request_id)
 
+            params = with_token
         answer = await attempts(self, call, Rpc("tools/call", params, headers, "call", told))
         assert answer.message is not None
         return bytes(answer.message.result)
@@ -456,7 +457,7 @@ class Client:
         return same_origin_redirect(url, answer.header(LOCATION))
 
     async def own_headers(self) -> Headers | None:
-        """Credential headers for what the client sends by itself; `None` when there are none to be had now."""
+        """Credential headers for what the client sends by itself; `None` when there are none to be had."""
         if self.requirement is None:
             return []
         try:
@@ -592,7 +593,8 @@ class Client:
             request: HttpRequest = Request(
                 b"DELETE", self.channel.target, [*self.channel.headers, *credential]
             )
-            # The notification stream has just been stopped, so its place is free; a list that hangs is not in the way.
+            # The notification stream has just been stopped, so its place is free: a list that hangs is not in
+            # the way.
             exchange = self.channel.link.exchange(request, _Nothing(), "stream")
             try:
                 await exchange.run(caller, deadline)
@@ -670,7 +672,7 @@ class Control:
 
 @final
 class Told:
-    """A caller's progress callback. What it raises costs that notification, and never the call or its answer."""
+    """A caller's progress callback. What it raises costs that notification, never the call or its answer."""
 
     __slots__ = ("_callback", "_failed", "_now", "_use")
 

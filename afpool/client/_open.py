@@ -151,7 +151,7 @@ class _Opener:
         self._answer: Answer | None = None  # to the last request
 
     async def drop(self) -> None:
-        """Leave nothing behind. Shielded: a child that was killed has to be reaped, which takes milliseconds."""
+        """Leave nothing behind. Shielded: a child that was killed has to be reaped, which takes no time."""
         client, self._client = self._client, None
         if client is not None:
             client.kill()
@@ -183,7 +183,9 @@ class _Opener:
                 answer = self._answer
                 retry_after = None
                 if answer is not None:
-                    retry_after = parse_retry_after(answer.header(RETRY_AFTER), self._settings.seams.unix_now())
+                    retry_after = parse_retry_after(
+                        answer.header(RETRY_AFTER), self._settings.seams.unix_now()
+                    )
                 raise _failed(step, retry_after)
             else:
                 assert isinstance(step, Done)
@@ -225,7 +227,8 @@ class _Opener:
         caller = Control(client, self._settings.seams.now() + seconds)
         rpc = Rpc(step.method, step.params, headers, notification=step.notification)
         self._answer = None
-        with trio.CancelScope(deadline=caller.deadline) as scope:
+        answer: Answer | None = None
+        with trio.CancelScope(deadline=caller.deadline):
             try:
                 answer = await attempt(client, caller, rpc, tries)
             except LocalSessionHandleLostError:
@@ -245,7 +248,7 @@ class _Opener:
                 trip = caller.trip
                 if trip is not None and not trip.over:
                     trip.close()
-        if scope.cancelled_caught:
+        if answer is None:
             negotiation.silent()
             return
         self._feed(client, negotiation, step, answer, tries)

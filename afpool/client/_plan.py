@@ -15,7 +15,7 @@ from ..protocol import era_of
 from ..transports import StdioConfig, TlsConfig, Wire, origin_of
 
 
-def _headers(value: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _headers(value: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     pairs = tuple((str(name).lower(), text) for name, text in dict(value).items())
     for name, text in pairs:
         if not isinstance(text, str):
@@ -36,7 +36,7 @@ class HttpTransport:
     """
 
     url: str
-    headers: tuple[tuple[str, str], ...] = attrs.field(default={}, converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
     tls: TlsConfig = attrs.field(factory=TlsConfig)
 
     def __attrs_post_init__(self) -> None:

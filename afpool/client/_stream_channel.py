@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 PROGRESS_KEPT: Final = 32
 
-# How a response begins whose id can be believed: at the top level, behind nothing but members that are strings
-# (`jsonrpc`), and in front of its result or error. An `"id"` further in belongs to something else, and one in
-# front of a method to a request of the server's, which counts its own ids.
-_STRINGS = rb'(?:"[^"\\]*"\s*:\s*"[^"\\]*"\s*,\s*)*'
-_ANSWER = re.compile(rb'\s*\{\s*' + _STRINGS + rb'"id"\s*:\s*(\d{1,18})\s*,\s*' + _STRINGS + rb'"(?:result|error)"\s*:')
-_NAMELESS = re.compile(rb'\s*\{\s*' + _STRINGS + rb'"(?:result|error)"\s*:')
+# How a response begins whose id can be believed: at the top level, behind nothing but members that are
+# strings (`jsonrpc`), and in front of its result or error. An `"id"` further in belongs to something else,
+# and one in front of a method to a request of the server's, which counts its own ids.
+_STRINGS = rb"""(?:"[^"\\]*"\s*:\s*"[^"\\]*"\s*,\s*)*"""
+_OUTCOME = rb"""\s*"(?:result|error)"\s*:"""
+_ANSWER = re.compile(rb"""\s*\{\s*%b"id"\s*:\s*(\d{1,18})\s*,\s*%b%b""" % (_STRINGS, _STRINGS, _OUTCOME))
+_NAMELESS = re.compile(rb"""\s*\{\s*%b%b""" % (_STRINGS, _OUTCOME))
 
 
 @final
@@ -272,7 +273,7 @@ class StreamTrip:
             reschedule(task)
 
     def wake(self) -> None:
-        """Make the task that waits raise `Woken`, now or at its next wait; an answer that is there goes first."""
+        """Make the task that waits raise `Woken`, now or at its next wait; an answer that came goes first."""
         self._woken = True
         self._resume()
 

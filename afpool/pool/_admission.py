@@ -52,9 +52,7 @@ class RuntimeAdmission:
         "_limit", "_limit_per_server", "_max_waiting", "_per_server", "_tenants", "in_flight", "waiting",
     )  # fmt: skip
 
-    def __init__(
-        self, limit: int, per_server: int | None = None, *, max_waiting: int | None = None
-    ) -> None:
+    def __init__(self, limit: int, per_server: int | None = None, *, max_waiting: int | None = None) -> None:
         self._limit = limit
         self._limit_per_server = limit if per_server is None else per_server
         self._max_waiting = max_waiting
@@ -79,8 +77,8 @@ class RuntimeAdmission:
         """
         if self._max_waiting is not None and self.waiting >= self._max_waiting:
             raise Overloaded(
-                f"{self.in_flight} calls run (max_in_flight {self._limit}) and {self.waiting} wait for a place of "
-                f"the runtime (max_waiting_total {self._max_waiting}); nothing was sent"
+                f"{self.in_flight} calls run (max_in_flight {self._limit}) and {self.waiting} wait for a "
+                f"place of the runtime (max_waiting_total {self._max_waiting}); nothing was sent"
             )
         seat = Seat(server, tenant, key)
         self._tenants.setdefault(tenant, {}).setdefault(key, deque()).append(seat)

@@ -62,15 +62,14 @@ class Asker:
     async def through(self, waiting: Awaitable[T]) -> T:
         """Wait, bounded by the deadline, and come back through `check`."""
         try:
-            with trio.CancelScope(deadline=self.deadline) as scope:
+            with trio.CancelScope(deadline=self.deadline):
                 value = await waiting
+                self.check()
+                return value
         except AfpoolError:
             self.check()  # the refusal is the outcome where the ground is gone as well
             raise
-        if scope.cancelled_caught:
-            raise DeadlineExceeded("the deadline passed while the tools were listed", delivery=NOT_SENT)
-        self.check()
-        return value
+        raise DeadlineExceeded("the deadline passed while the tools were listed", delivery=NOT_SENT)
 
 
 async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:

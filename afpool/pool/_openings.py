@@ -289,10 +289,10 @@ class Openings:
         try:
             with trio.CancelScope(shield=True):
                 how = await client.aclose(pool.seams.now() + pool.limits.close_timeout)
-            if how == "killed":
-                self.counts.killed += 1
-            else:
-                self.counts.closed += 1
+                if how == "killed":
+                    self.counts.killed += 1
+                else:
+                    self.counts.closed += 1
         except Exception:  # noqa: BLE001 -- a client that cannot be closed in order is killed
             client.kill()
             self.counts.killed += 1

@@ -79,7 +79,7 @@ async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolRe
         use.code = error.code
         use.delivery = error.delivery
         outcome = "refused" if error.delivery in ("not-sent", "refused") else "failed"
-        if not use.attempts:
+        if not call.begun:
             # a refusal may have met no checkpoint yet; every public call passes one
             await trio.lowlevel.cancel_shielded_checkpoint()
         raise

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
-import attrs
 import trio
 
 from actors import ActorError, MailboxFull, Reply
@@ -28,11 +25,11 @@ from .._base.errors import (
     PoolClosed,
 )
 from .._base.identity import CallerIdentity, Identity, KeyDigest, PoolKey, encode_key, project
-from .._base.seams import Seams
 from ..client import ClientSettings
 from . import _messages as m
 from ._actor import KeyActor
 from ._admission import RuntimeAdmission
+from ._background import Background
 from ._bound import Listing, Toolset
 from ._deadlines import Deadlines
 from ._flights import client_for
@@ -40,26 +37,25 @@ from ._janitor import Janitor
 from ._listing import list_tools
 from ._machine import KeyLimits
 from ._openings import Openings, Resolved
-from ._records import Records, logger
-from ._server import Limits, PlanFunction, Server, ShareFunction
+from ._records import Records
 from ._shares import Shares
 from ._statistics import CloseReport, PoolStatistics, statistics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from actors import Request
 
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.definition import Catalog
+    from .._base.seams import Seams
     from .._base.use import Use
     from ..client import Client
     from ._call import Call
     from ._lists import ListState
+    from ._server import Limits, PlanFunction, Server, ShareFunction
 
 T = TypeVar("T")
-
-CLOSE_SLACK: Final = 0.25  # seconds between asking what is left to end and ending it
 
 
 @final
@@ -70,7 +66,7 @@ class Pool:
         limits: As given.
         closing: No call is accepted any more.
         records: Rings of uses and events.
-        closed: Set when the pool has been left.
+        background: Its nursery, and how it is left.
     """
 
     def __init__(
@@ -112,7 +108,6 @@ class Pool:
         self.admission = RuntimeAdmission(limits.max_in_flight, max_waiting=limits.max_waiting_total)
         self.shares = Shares(seams.next_id)
         self.openings = Openings(self)
-        self._counts_before = attrs.evolve(self.openings.counts)  # when leaving began
         self.running: dict[int, Call] = {}
         self.waiting = 0
         self.settling = 0
@@ -120,16 +115,8 @@ class Pool:
         self.closing = False
         self.kept: set[KeyActor] = set()  # actors with something to live for; the others live by their tools
         self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
-        self._nursery: trio.Nursery | None = None
-        self._context = contextvars.copy_context()
-        self._janitor = Janitor(self)
-        self._serving = False
-        self._leaving = trio.Event()
-        self._quiet = trio.Event()  # while leaving: nothing is left to wait for
-        self._patience = trio.CancelScope()
-        self._leave_by = float("inf")
-        self._report = CloseReport(closed=0, killed=0, abandoned=0, calls_left=0)
-        self.closed = trio.Event()
+        self.janitor = Janitor(self)
+        self.background = Background(self)
         self._canonicaliser = trio.CapacityLimiter(1)
         self._key_limits = {
             name: KeyLimits(
@@ -352,19 +339,7 @@ class Pool:
         Shielded: it is done within the bound also when the caller is cancelled, even again. A ^C while it
         waits ends what is left at once, and is raised when all is closed. Idempotent; a checkpoint.
         """
-        interrupted: KeyboardInterrupt | None = None
-        self._refuse()
-        with trio.CancelScope(shield=True):
-            await trio.lowlevel.cancel_shielded_checkpoint()
-            while not self.closed.is_set():
-                try:
-                    await self.closed.wait()
-                except KeyboardInterrupt as error:
-                    interrupted = error
-                    self._patience.cancel()
-        if interrupted is not None:
-            raise interrupted
-        return self._report
+        return await self.background.leave()
 
     # ------------------------------------------------------------------ keys
 
@@ -423,7 +398,7 @@ class Pool:
                 f"{self.limits.max_waiting} requests wait for this key's actor already; nothing was sent"
             ) from None
         except ActorError as error:
-            self._bury(actor)
+            self.background.bury(actor)
             raise ActorCrashed(
                 f"the actor of this key crashed again and again and takes nothing any more "
                 f"({type(error).__name__}); nothing was sent"
@@ -448,29 +423,6 @@ class Pool:
             raise ActorCrashed(
                 f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
             ) from error
-
-    def after_crash(self, actor: KeyActor) -> None:
-        """Kick the successor once it is in place: old clients without places are to be closed."""
-        if self.can_spawn:
-            self.spawn(self._kick, actor)
-
-    async def _kick(self, actor: KeyActor) -> None:
-        actor.tell(m.Evict())
-        if actor.phase == "crashed":
-            self._bury(actor)
-
-    def bury_stopped(self) -> None:
-        """Close the clients of keys whose actor does not come back."""
-        for actor in list(self.kept):
-            if actor.phase == "crashed":
-                self._bury(actor)
-
-    def _bury(self, actor: KeyActor) -> None:
-        # Nobody tells the world any more what to close. What runs keeps its own answer.
-        busy = {call.client for call in self.running.values()}
-        for client in list(self.openings.clients.values()):
-            if client.server == actor.server.name and client.projection == actor.projection and client not in busy:
-                self.openings.start_closing(actor, client, "its actor crashed for good")
 
     def list_moved(self, state: ListState) -> None:
         """A shared list changed: refuse who waits for a place under the old one, now."""
@@ -533,7 +485,7 @@ class Pool:
 
     def janitor_wake(self) -> None:
         """There may be an earlier idle time-out than before."""
-        self._janitor.wake()
+        self.janitor.wake()
 
     # ------------------------------------------------------------------ definitions
 
@@ -582,8 +534,7 @@ class Pool:
         """File the facts of an ended call; it has given back what it held."""
         self.records.file(use)
         if self.closing:
-            self.bury_stopped()
-            self._look()
+            self.background.look()
 
     def event(self, kind: str, actor: KeyActor, **facts: object) -> int:
         """File a numbered event of a key."""
@@ -592,106 +543,26 @@ class Pool:
     # ------------------------------------------------------------------ tasks
 
     @property
+    def closed(self) -> trio.Event:
+        """Set when the pool has been left."""
+        return self.background.closed
+
+    @property
     def can_spawn(self) -> bool:
         """Whether the runtime still takes tasks."""
-        return self._nursery is not None
+        return self.background.running
 
     def spawn(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Run background work in the runtime's nursery and the context that the pool was opened in.
+        """Run background work; see `Background.spawn`."""
+        self.background.spawn(fn, *args)
 
-        An exception ends in the log and the record: nothing but the runtime's own end cancels the nursery.
-        A ^C is left to the main task: half a settlement is worse than a late interrupt.
-        """
-        nursery = self._nursery
-        if nursery is None:
-            raise PoolClosed("the pool is closed")
-        self._context.copy().run(nursery.start_soon, self._guarded, fn, args)
+    def after_crash(self, actor: KeyActor) -> None:
+        """Effect of a crash."""
+        self.background.after_crash(actor)
 
-    @trio.lowlevel.enable_ki_protection
-    async def _guarded(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
-        try:
-            await fn(*args)
-        except Exception:
-            self.records.failures += 1
-            logger.exception("a background task failed: %s", getattr(fn, "__qualname__", "task"))
-        finally:
-            if self.closing:
-                self._look()
-
-    @trio.lowlevel.enable_ki_protection
-    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the runtime's nursery until the pool has been left. One task of `open_pool` runs it.
-
-        The nursery is not the one that the app's block runs in, so that leaving ends the one and not the
-        other; and it is shielded, so that what was sent can settle when the block is cancelled.
-        """
-        self._serving = True
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.cancel_scope.shield = True
-                self._nursery = nursery
-                self.spawn(self.deadlines.run)
-                self.spawn(self._janitor.run)
-                task_status.started()
-                await self._leaving.wait()
-                try:
-                    self._report = await self._leave()
-                finally:
-                    self._nursery = None
-                    nursery.cancel_scope.cancel()
-        finally:
-            self.closed.set()
-
-    # ------------------------------------------------------------------ leaving
-
-    def _refuse(self) -> None:
-        """Begin to leave: refuse whoever has sent nothing, close what is idle. Synchronous; safe to repeat."""
-        if self.closing:
-            return
-        self.closing = True
-        self._counts_before = attrs.evolve(self.openings.counts)
-        self._leave_by = self.seams.now() + self.limits.close_timeout
-        for call in list(self.running.values()):
-            if not call.begun:
-                call.interrupt(PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT))
-        for actor in list(self.kept):
-            actor.tell(m.Close())
-        self.bury_stopped()
-        self._leaving.set()
-        self._look()
-        if not self._serving:
-            self.closed.set()
-
-    def _look(self) -> None:
-        """While leaving: see whether anything is left to wait for."""
-        if not self.running and not self.settling and not self.openings.clients:
-            self._quiet.set()
-
-    async def _leave(self) -> CloseReport:
-        """Wait for what was sent and for clients to close; end at the deadline what is left."""
-        slack = min(CLOSE_SLACK, self.limits.close_timeout / 4)
-        before = self._counts_before
-        with self._patience as patience:
-            patience.deadline = self._leave_by - slack
-            await self._quiet.wait()
-        for call in list(self.running.values()):
-            delivery = IN_DOUBT if call.begun else NOT_SENT
-            text = "while the server worked; it may take effect" if call.begun else "; nothing was sent"
-            call.interrupt(PoolClosed(f"the pool was closed {text}", delivery=delivery))
-        counts = self.openings.counts
-        left = list(self.openings.clients.values())
-        report = CloseReport(
-            closed=counts.closed - before.closed,
-            killed=counts.killed - before.killed,
-            abandoned=len(left),
-            calls_left=self.settling + len(self.running),
-        )
-        counts.abandoned += len(left)
-        for client in left:
-            client.kill()
-            if client.process is not None:
-                self.spawn(client.process.aclose, self._leave_by)  # it was killed: only to be reaped
-        return report
+    def bury_stopped(self) -> None:
+        """Close the clients of keys whose actor does not come back."""
+        self.background.bury_stopped()
 
 
 def _asked(identity: CallerIdentity) -> Identity:
@@ -722,112 +593,3 @@ def _covers(pattern: Identity, projection: Identity) -> bool:
         if getattr(pattern, field) is not None
     ]
     return bool(named) and all(wanted == there for wanted, there in named)
-
-
-@contextlib.asynccontextmanager
-async def open_pool(
-    servers: Iterable[Server],
-    *,
-    plan: PlanFunction | None = None,
-    share: ShareFunction | None = None,
-    credentials: CredentialProvider | None = None,
-    signer: Signer | None = None,
-    secret: bytes | None = None,
-    on_use: Callable[[Use], object] | None = None,
-    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None,
-    client_name: str = "afpool",
-    client_version: str | None = None,
-    seams: Seams | None = None,
-    **limits: Any,
-) -> AsyncIterator[Pool]:
-    """Open a pool for the time of the block.
-
-    Args:
-        servers: What the app says about each server.
-        plan: `plan(server, projection)` gives the `Plan` for an identity; sync or async. Asked at each
-            opening and at each list that goes to the wire.
-        share: `share(server, projection)` gives an authorization name or `None`; synchronous. Those who
-            have the name see the same tools, by the app's promise.
-        credentials: Vends what plans require.
-        signer: Adds headers to each HTTP request, last of all.
-        secret: Key of the digests that stand for keys and contexts; made up for the process when absent.
-        on_use: Called with the `Use` of every ended call.
-        on_authorization: Called with the server's name, the projection and what is needed when somebody has
-            to authorize first; the only place where the address goes. Synchronous.
-        client_name: Told to servers.
-        client_version: Told to servers.
-        seams: Clock, random, ids, network, threads.
-        limits: Fields of `Limits`.
-
-    Leaving refuses new calls, lets sent ones settle and closes clients, within `close_timeout`, also when
-    the block is cancelled. An exception of the block leaves as itself, never in a group.
-    """
-    pool = Pool(
-        servers,
-        plan=plan,
-        share=share,
-        credentials=credentials,
-        signer=signer,
-        secret=secret,
-        on_use=on_use,
-        on_authorization=on_authorization,
-        client_name=client_name,
-        client_version=client_version or _version(),
-        seams=_on_this_clock(Seams() if seams is None else seams),
-        limits=Limits(**limits),
-    )
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        try:
-            with trio.CancelScope(shield=True):
-                await nursery.start(pool.serve)
-            yield pool
-        except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
-            failure = error
-        try:
-            await pool.aclose()
-        except KeyboardInterrupt as error:
-            error.__context__ = failure
-            failure = error
-    # The nursery's one task has ended, so that leaving it neither waits nor raises.
-    if failure is not None:
-        try:
-            raise failure
-        finally:
-            failure = None
-
-
-async def run_pool(
-    servers: Iterable[Server],
-    options: Mapping[str, Any] | None = None,
-    *,
-    task_status: trio.TaskStatus[Pool] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Keep a pool open in a task, for callers that cannot nest: `pool = await nursery.start(run_pool, servers)`.
-
-    Args:
-        servers: As `open_pool`.
-        options: The other arguments of `open_pool`.
-        task_status: Given the pool.
-
-    Runs until cancelled or until `Pool.aclose` was called.
-    """
-    async with open_pool(servers, **(options or {})) as pool:
-        task_status.started(pool)
-        await pool.closed.wait()
-
-
-def _on_this_clock(seams: Seams) -> Seams:
-    """Ask the run's clock directly: `trio.current_time` looks it up at every call."""
-    if seams.now is trio.current_time:
-        seams = attrs.evolve(seams, now=trio.lowlevel.current_clock().current_time)
-    return seams
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("afpool")
-    except metadata.PackageNotFoundError:
-        return "0"

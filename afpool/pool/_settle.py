@@ -40,7 +40,8 @@ def hand_over(call: Call, trip: Trip, *, answered: bool) -> None:
     pool = actor.pool
     client = call.client
     assert client is not None
-    timed_out = isinstance(call.interrupted, DeadlineExceeded)  # a host that withdraws says nothing of the server
+    # a host that withdraws its call says nothing of the server
+    timed_out = isinstance(call.interrupted, DeadlineExceeded)
     if not pool.can_spawn:
         trip.close()
         give_back(call, answered=answered)

@@ -303,13 +303,13 @@ class Negotiation:
         return not self._probed and not self._pinned
 
     def _discover_result(self, message: Message, status: int) -> None:
+        found = version = None
         try:
             found = read_discovered(message.result)
-        except MalformedMessage:
-            version = None
-        else:
             version = _newest_mutual(found.versions)
-        if version is None:
+        except MalformedMessage:
+            pass
+        if found is None or version is None:
             if self._state is _State.PROBE_LAST:
                 self._fail("no protocol version in common", FailureKind.INCOMPATIBLE, status)
             else:

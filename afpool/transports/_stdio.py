@@ -115,14 +115,16 @@ class StdioProcess:
             SpawnFailed: No such command, not executable, no such directory, or no resources for it.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True) as scope:
             process = await cls._spawn(config, seams)
-        try:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        except BaseException:
-            await process.aclose(seams.now(), eof_grace=0, term_grace=0)
-            raise
-        return process
+            scope.shield = False
+            try:
+                await trio.lowlevel.checkpoint_if_cancelled()
+            except BaseException:
+                await process.aclose(seams.now(), eof_grace=0, term_grace=0)
+                raise
+            return process
+        raise AssertionError("nobody cancels this scope itself")
 
     @classmethod
     async def _spawn(cls, config: StdioConfig, seams: Seams) -> StdioProcess:

@@ -6,7 +6,7 @@ Each `tests/mutants/*.toml` holds mutants: an exact source replacement and the t
 A replacement that does not apply exactly once is an error: the code has moved on and the mutant with it.
 The named tests are run once on the unbroken code first; they must pass there.
 
-Works on copies: the tree that it is started from is never changed.
+Works on a copy that is made once, at the start: the tree that it is started from is never changed.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ class Mutant(NamedTuple):
 
 
 def load() -> list[Mutant]:
-    mutants = []
+    mutants: list[Mutant] = []
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         with path.open("rb") as source:
-            for entry in tomllib.load(source)["mutant"]:
-                mutants.append(
-                    Mutant(
-                        entry["name"], entry["file"], entry["old"], entry["new"], tuple(entry["tests"]), entry["why"]
-                    )
-                )
+            mutants += [
+                Mutant(**{**entry, "tests": tuple(entry["tests"])})
+                for entry in tomllib.load(source)["mutant"]
+            ]
     names = [mutant.name for mutant in mutants]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -55,17 +53,19 @@ def load() -> list[Mutant]:
     return mutants
 
 
-def applied(mutant: Mutant) -> str | None:
+def applied(mutant: Mutant, tree: Path = ROOT) -> str | None:
     """The changed source, or `None` when the replacement does not apply exactly once."""
-    text = (ROOT / mutant.file).read_text()
+    text = (tree / mutant.file).read_text()
     return text.replace(mutant.old, mutant.new) if text.count(mutant.old) == 1 else None
 
 
-def copy_tree(into: Path) -> None:
+def copy_tree(tree: Path, into: Path) -> None:
     for name in COPIED:
-        source = ROOT / name
+        source = tree / name
         if source.is_dir():
-            shutil.copytree(source, into / name, ignore=shutil.ignore_patterns("__pycache__", "mutants", "peers"))
+            shutil.copytree(
+                source, into / name, ignore=shutil.ignore_patterns("__pycache__", "mutants", "peers")
+            )
         else:
             shutil.copy(source, into / name)
 
@@ -83,14 +83,14 @@ def run_tests(tree: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr)[-2000:]
 
 
-def judge(mutant: Mutant) -> tuple[str, float]:
+def judge(mutant: Mutant, unbroken: Path) -> tuple[str, float]:
     began = time.monotonic()
-    changed = applied(mutant)
+    changed = applied(mutant, unbroken)
     if changed is None:
         return "DOES NOT APPLY", 0.0
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = Path(folder)
-        copy_tree(tree)
+        copy_tree(unbroken, tree)
         (tree / mutant.file).write_text(changed)
         code, _ = run_tests(tree, mutant.tests)
     # 1: tests failed. 2 and above: interrupted, wrong usage, nothing collected; no proof of anything.
@@ -108,20 +108,22 @@ def main() -> int:
         print("no such mutant")
         return 2
     tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy_tree(Path(folder))
-        code, output = run_tests(Path(folder), tests)
-    if code != 0:
-        print(output)
-        print("the named tests do not pass on the unbroken code")
-        return 2
+    began = time.monotonic()
     width = max(len(mutant.name) for mutant in mutants)
     wrong = 0
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, (verdict, seconds) in zip(mutants, pool.map(judge, mutants), strict=True):
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder, ThreadPoolExecutor(options.jobs) as pool:
+        unbroken = Path(folder)
+        copy_tree(ROOT, unbroken)  # once, so that whoever edits the tree meanwhile disturbs nothing
+        code, output = run_tests(unbroken, tests)
+        if code != 0:
+            print(output)
+            print("the named tests do not pass on the unbroken code")
+            return 2
+        verdicts = pool.map(judge, mutants, [unbroken] * len(mutants))
+        for mutant, (verdict, seconds) in zip(mutants, verdicts, strict=True):
             print(f"{mutant.name:<{width}}  {verdict:<14}  {seconds:5.1f} s", flush=True)
             wrong += verdict != "killed"
-    print(f"{len(mutants) - wrong} of {len(mutants)} mutants killed")
+    print(f"{len(mutants) - wrong} of {len(mutants)} mutants killed in {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ STUCK = {"tools": ["echo", "sleep"]}
 
 
 def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def children() -> set[int]:
@@ -215,13 +214,19 @@ def plan(server: FakeServer) -> Plan:
     return Plan(transport=HttpTransport(url=server.url))
 
 
+async def failing(server: FakeServer, error: Exception, scope: trio.CancelScope | None = None) -> None:
+    async with afpool.open_pool([Server(name="files", plan=plan(server))]) as pool:
+        await pool.tools(ALICE)
+        if scope is not None:
+            scope.cancel()
+        raise error
+
+
 async def test_an_exception_of_the_block_leaves_as_itself():
     async with FakeServer.http() as server:
         error = ValueError("mine")
         with pytest.raises(ValueError, match="mine") as caught:
-            async with afpool.open_pool([Server(name="files", plan=plan(server))]) as pool:
-                await pool.tools(ALICE)
-                raise error
+            await failing(server, error)
         assert caught.value is error
         assert server.sessions == []
 
@@ -229,10 +234,7 @@ async def test_an_exception_of_the_block_leaves_as_itself():
 async def test_an_exception_of_a_block_that_is_cancelled_too():
     async with FakeServer.http() as server:
         with pytest.raises(ValueError, match="mine"), trio.CancelScope() as scope:
-            async with afpool.open_pool([Server(name="files", plan=plan(server))]) as pool:
-                await pool.tools(ALICE)
-                scope.cancel()
-                raise ValueError("mine")
+            await failing(server, ValueError("mine"), scope)
         assert server.sessions == []
 
 
@@ -276,7 +278,7 @@ async def test_closing_in_the_block_ends_the_pool_and_not_the_block():
         assert reports[0] == reports[1]
         reached = False
         for _ in range(3):
-            await trio.sleep(0)  # would raise here if the block had been cancelled with the pool
+            await trio.lowlevel.checkpoint()  # would raise here if the block had been cancelled with the pool
             reached = True
         assert reached
         assert await w.pool.aclose() == reports[0]

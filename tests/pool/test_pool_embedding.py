@@ -234,7 +234,7 @@ async def test_openings_and_lists_run_in_the_context_of_the_pool():
             app.seen.clear()
             await tool.call(identity=ALICE)
             assert {who for what, _, who in app.seen if what == "plan"} == {"host"}
-            # the call's own credential is asked for in the call's context, those of the opening and its list are not
+            # the call's own credential is asked for in its context, the opening's and the list's are not
             credentials = [who for what, _, who in app.seen if what == "credential"]
             assert credentials.count("alice") == 1
             assert set(credentials) == {"alice", "host"}
@@ -275,7 +275,7 @@ async def test_a_gate_that_is_asked_in_the_writers_task_sees_the_calls_context(t
 
 
 async def test_the_chain_is_what_is_passed_and_nothing_ambient():
-    """A call made in the context of another one is a call like any other: nothing decides by a context variable."""
+    """A call made in another one's context is like any other: nothing decides by a context variable."""
     async with (
         world(tools=[FakeTool("outer"), echo_tool()], pool={"max_operations": 1}) as w,
         trio.open_nursery() as nursery,

@@ -1,7 +1,7 @@
 """^C at any point: no place is lost, nothing runs twice, and what is open is what the server has open.
 
-A profile function counts the calls that are made inside the pool and below, and raises SIGINT at one of them, so
-that a number names a point and not a moment.
+A profile function counts the calls that are made inside the pool and below, and raises SIGINT at one of
+them, so that a number names a point and not a moment.
 """
 
 from __future__ import annotations
@@ -108,6 +108,10 @@ async def interrupted(trigger: Trigger) -> Run:
     return run
 
 
+async def one_more(tool: afpool.BoundTool, n: int, who: afpool.Identity) -> None:
+    await tool.call({"n": n}, identity=who)
+
+
 async def whole(pool: afpool.Pool, server: FakeServer) -> None:
     """The pool that was interrupted has lost nothing and serves on."""
     await until(lambda: not pool.running and not pool.settling and not pool.admission.in_flight)
@@ -116,7 +120,7 @@ async def whole(pool: afpool.Pool, server: FakeServer) -> None:
         tools = await pool.tools(who)
         async with trio.open_nursery() as nursery:  # every place is there
             for n in range(100, 104):
-                nursery.start_soon(lambda n=n: tools["echo"].call({"n": n + 10 * (who is BOB)}, identity=who))
+                nursery.start_soon(one_more, tools["echo"], n + 10 * (who is BOB), who)
     quiet(pool)
     assert pool.records.failures == 0
     clients = list(pool.openings.clients.values())

@@ -191,7 +191,10 @@ async def test_a_call_from_inside_a_call_is_refused_only_where_it_would_wait_for
 
 async def test_tenants_share_what_the_runtime_has():
     """A tenant with many callers holds up another one's single call by one place at most."""
-    people = {tenant: [Identity(tenant=tenant, principal=f"{tenant}-{n}") for n in range(8)] for tenant in ("acme", "globex", "initech")}  # fmt: skip
+    people = {
+        tenant: [Identity(tenant=tenant, principal=f"{tenant}-{n}") for n in range(8)]
+        for tenant in ("acme", "globex", "initech")
+    }
     async with (
         world(pool={"max_in_flight": 1}, http={"era": "stateless"}) as w,
         trio.open_nursery() as nursery,
@@ -219,8 +222,9 @@ async def test_tenants_share_what_the_runtime_has():
 async def test_a_server_has_no_more_than_its_share_and_is_passed_over():
     async with FakeServer.http() as one, FakeServer.http() as two:
         servers = [
-            Server(name=name, plan=Plan(transport=HttpTransport(url=fake.url))) for name, fake in (("one", one), ("two", two))
-        ]  # fmt: skip
+            Server(name=name, plan=Plan(transport=HttpTransport(url=fake.url)))
+            for name, fake in (("one", one), ("two", two))
+        ]
         async with afpool.open_pool(servers, max_in_flight=2) as pool, trio.open_nursery() as nursery:
             tools = await pool.tools(ALICE)
             released = trio.Event()

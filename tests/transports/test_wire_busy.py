@@ -1,4 +1,4 @@
-"""Two tasks in one wire: the second is refused, and the first is still woken by whoever closes or wakes it."""
+"""Two tasks in one wire: the second is refused, the first is still woken by whoever closes or wakes it."""
 
 from __future__ import annotations
 
