@@ -220,8 +220,9 @@ _HOMES = {
     "_base.definition": ("Catalog", "Definition"),
     "_base.errors": (
         "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled",
-        "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery", "IdentityMismatch",
-        "IdentityMissing", "InvalidArguments", "LocalSessionHandleLostError", "NotApproved", "NotOwner",
+        "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
+        "IdentityMismatch", "IdentityMissing", "InvalidArguments", "LocalSessionHandleLostError",
+        "NotApproved", "NotOwner",
         "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError", "ServerError",
         "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools", "ToolError",
         "TooLarge",

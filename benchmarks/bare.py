@@ -52,9 +52,7 @@ class Requests:
     def next(self) -> tuple[int, bytes]:
         self._id += 1
         params = {"name": "echo", "arguments": {"text": TEXT}, "_meta": META}
-        return self._id, _encode(
-            {"jsonrpc": "2.0", "id": self._id, "method": "tools/call", "params": params}
-        )
+        return self._id, _encode({"jsonrpc": "2.0", "id": self._id, "method": "tools/call", "params": params})
 
     @staticmethod
     def check(wanted: int, message: Any) -> None:

@@ -142,9 +142,7 @@ def compare(
     return [_cell(samples, kinds[0], kind, places) for places in concurrent for kind in kinds]
 
 
-def _cell(
-    samples: dict[tuple[str, int], list[dict[str, float]]], base: str, kind: str, places: int
-) -> Cell:
+def _cell(samples: dict[tuple[str, int], list[dict[str, float]]], base: str, kind: str, places: int) -> Cell:
     mine, floor = samples[kind, places], samples[base, places]
 
     def middle(name: str) -> float:

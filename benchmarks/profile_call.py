@@ -107,8 +107,7 @@ class Profile:
         most = max(entry[1] for entry in self.stats.values())
         scale = self.cpu_us / self.total()
         rows = [
-            (own * scale, ncalls, shown(function))
-            for function, (_, ncalls, own, _, _) in self.stats.items()
+            (own * scale, ncalls, shown(function)) for function, (_, ncalls, own, _, _) in self.stats.items()
         ]
         del most
         return sorted(rows, reverse=True)[:count]

@@ -96,9 +96,7 @@ KINDS: dict[str, Any] = {
     "bare-http": http,
     "bare-stdio": stdio,
     "afpool-http": lambda url: pooled(Plan(transport=HttpTransport(url=url))),
-    "afpool-stdio": lambda _: pooled(
-        Plan(transport=StdioTransport.of(sys.executable, RESPONDERS, "stdio"))
-    ),
+    "afpool-stdio": lambda _: pooled(Plan(transport=StdioTransport.of(sys.executable, RESPONDERS, "stdio"))),
     "afpool-http-full": _full,
     "afpool-http-keys": many_keys,
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ._client import Client, ClientSettings, Hooks, ListAnswer
+from ._client import Client
 from ._endpoint import Endpoint
 from ._open import open_client
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport
+from ._settings import ClientSettings, Hooks, ListAnswer
 from ._trip import Answer, Caller, Channel, Rpc, Trip
 
 __all__ = [

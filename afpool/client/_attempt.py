@@ -127,7 +127,7 @@ async def boundary(name: str, waiting: Awaitable[T], caller: Caller) -> T:
 
 
 async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
-    """Let the first byte leave and wait for the answer; a failure gets its verdict here, before any recovery."""
+    """Let the first byte leave and wait for the answer; a failure gets its verdict before any recovery."""
     try:
         return await trip.run(caller, caller.deadline)
     except Woken:
@@ -180,7 +180,7 @@ def _follow(
             return None
         tries.throttled += 1
         tries.waited += delay
-        return trio.sleep(delay)
+        return trio.sleep(delay)  # noqa: ASYNC105 -- awaited by `boundary`
     if follow is Followup.NEW_CREDENTIAL:
         if client.requirement is None or tries.rejected or not client.carries_headers:
             return None
@@ -237,8 +237,8 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
     assert requirement is not None
     if provider is None:
         raise CredentialFailed(
-            f"the plan requires a credential for {requirement.service!r} and the pool has no credential provider; "
-            "nothing was sent"
+            f"the plan requires a credential for {requirement.service!r} and the pool has no credential "
+            "provider; nothing was sent"
         )
     reason: Literal["call", "refresh", "step-up"] = "call"
     if tries.step_ups:
@@ -259,17 +259,20 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
         raise
     except Exception as error:
         raise CredentialFailed(
-            f"the credential provider raised {type(error).__name__} for {requirement.service!r}; nothing was sent"
+            f"the credential provider raised {type(error).__name__} for {requirement.service!r}; "
+            "nothing was sent"
         ) from error
     if isinstance(given, NeedsAuthorization):
         client.needs_authorization(given)
         raise AuthorizationRequired(
-            f"somebody has to authorize {requirement.service!r} first; nothing was sent; its address went to the host",
+            f"somebody has to authorize {requirement.service!r} first; nothing was sent; "
+            "its address went to the host",
             delivery=NOT_SENT,
         )
     if not isinstance(given, Issued):
         raise CredentialFailed(
-            f"the credential provider returned {type(given).__name__} for {requirement.service!r}; nothing was sent"
+            f"the credential provider returned {type(given).__name__} for {requirement.service!r}; "
+            "nothing was sent"
         )
     return [
         (name.lower().encode("latin-1"), value.encode("latin-1"))

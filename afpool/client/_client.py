@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-import attrs
 import trio
 
 from .._base.errors import (
     ANSWERED,
-    IN_DOUBT,
-    NOT_SENT,
     AfpoolError,
-    ClientClosed,
-    DeadlineExceeded,
-    LocalSessionHandleLostError,
     PoolClosed,
     ProtocolError,
     SessionExpiredError,
@@ -35,7 +29,6 @@ from ..protocol import (
     Followup,
     MalformedMessage,
     Outcome,
-    PageGuard,
     call_params,
     cancelled_params,
     classify_http,
@@ -45,38 +38,34 @@ from ..protocol import (
     encode_notification,
     encode_result,
     header_value,
-    invalid_param_annotations,
     is_complete,
-    list_params,
     meta_params,
     param_header_map,
     param_headers,
     parse_challenge,
     read_call_result,
-    read_list_page,
     same_origin_redirect,
 )
 from ._attempt import Tries, attempts, credential_headers
+from ._control import Control, Nothing, Told
 from ._http_channel import HttpChannel
+from ._list_tools import fetch_tools
 from ._listen import Listener
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     import httpx
 
-    from .._base.credential import CredentialProvider, CredentialRequirement, NeedsAuthorization, Signer
-    from .._base.definition import Definition
+    from .._base.credential import CredentialRequirement, NeedsAuthorization
     from .._base.identity import Identity
-    from .._base.model import Progress, ProgressCallback
-    from .._base.seams import Seams
-    from .._base.use import Use
     from ..protocol import Message, Negotiated
     from ..transports import Headers, HttpRequest, StdioProcess
     from ._endpoint import Endpoint
     from ._plan import Plan
+    from ._settings import ClientSettings, Hooks, ListAnswer
     from ._trip import Answer, Trip
 
 logger = logging.getLogger("afpool")
@@ -90,74 +79,6 @@ CALL_METHOD: Final = (METHOD, b"tools/call")
 A_RESULT: Final = Outcome(None, ANSWERED, Followup.NONE, "a result", 200)
 
 Ending = Literal["closed", "killed"]
-ENDED_HERE: Final = ("closed", "killed")
-
-
-class Hooks(Protocol):
-    """What a client tells its owner. Synchronous; must not raise."""
-
-    def list_changed(self, client: Client, /) -> None:
-        """The server announced another tool list."""
-        ...
-
-    def stream_lost(self, client: Client, /) -> None:
-        """Changes are not heard of for a while."""
-        ...
-
-    def lost(self, client: Client, reason: str, /) -> None:
-        """The incarnation is over."""
-        ...
-
-
-class ToolCaller(Protocol):
-    """A tool call as a client sees it, beside being a `Caller`."""
-
-    args: bytes
-    use: Use
-    on_progress: ProgressCallback | None
-
-    @property
-    def definition(self) -> Definition:
-        """The tool's listed definition."""
-        ...
-
-
-@attrs.frozen(kw_only=True)
-class ClientSettings:
-    """What all clients of a pool have in common.
-
-    Attributes:
-        control_timeout: Seconds that a notice or the closing of a session may take.
-        on_authorization: Told the server's name, the projection and what is needed when somebody has to
-            authorize first; the only place where the address goes.
-    """
-
-    seams: Seams
-    credentials: CredentialProvider | None = None
-    signer: Signer | None = None
-    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None
-    client_name: str = "afpool"
-    client_version: str = "0"
-    max_operations: int = 16
-    max_message: int = 16 * 1024 * 1024
-    max_pages: int = 100
-    keepalive_expiry: float = 4.0
-    control_timeout: float = 5.0
-
-
-@attrs.frozen
-class ListAnswer:
-    """A whole tool list.
-
-    Attributes:
-        tools: The raw definitions, in listed order.
-        ttl: Seconds for which the server lets it be believed; `None` where its era knows no such hint.
-        left_out: Tools that the protocol says must not be offered here, and why.
-    """
-
-    tools: list[bytes]
-    ttl: float | None
-    left_out: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -169,6 +90,7 @@ class Client:
         context: The plan context that it was opened under.
         projection: Whom it acts for.
         negotiated: Era, version, session and what the server said of itself.
+        meta: Members of `_meta` that every request carries.
         lost: Why it is over, if it is.
         retired: Why its key uses it no longer, if so; what runs on it goes on.
         entry: The shared list that it is a member of; the pool's to set.
@@ -176,8 +98,9 @@ class Client:
     """
 
     __slots__ = (
-        "__weakref__", "_listener", "_meta", "_name_headers", "_spawn", "channel", "context", "endpoint", "ends_at", "entry", "hooks", "id",
-        "lost", "negotiated", "plan", "process", "projection", "requirement", "retired", "server", "settings",
+        "__weakref__", "_listener", "_name_headers", "_spawn", "channel", "context", "endpoint",
+        "ends_at", "entry", "hooks", "id", "lost", "meta", "negotiated", "plan", "process", "projection",
+        "requirement", "retired", "server", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -212,7 +135,7 @@ class Client:
         self.entry: Any = None
         self.ends_at = float("inf")
         self._spawn = spawn
-        self._meta = b""
+        self.meta = b""
         self._name_headers: dict[str, tuple[bytes, bytes]] = {}
         self._listener = Listener(self, spawn)
         channel.on_message = self._message
@@ -254,7 +177,7 @@ class Client:
     def opened(self, negotiated: Negotiated, meta: bytes) -> None:
         """The negotiation is done."""
         self.negotiated = negotiated
-        self._meta = meta
+        self.meta = meta
 
     # ------------------------------------------------------------------ calls
 
@@ -274,7 +197,7 @@ class Client:
             headers = [CALL_METHOD, self._name_header(definition.name)]
             if b"x-mcp-header" in definition.raw:
                 headers += param_headers(param_header_map(definition.input_schema), decode_json(call.args))
-        name, args, meta = definition.name, call.args, self._meta
+        name, args, meta = definition.name, call.args, self.meta
         params: bytes | Callable[[int], bytes]
         told = None
         if call.on_progress is None:
@@ -330,7 +253,7 @@ class Client:
             if result.input_required:
                 return outcome._replace(
                     error=ProtocolError,
-                    reason="the server asks for input that this client has not offered to give; the tool has not ended",
+                    reason="the server asks for input that was not offered; the tool has not ended",
                 )
         return outcome
 
@@ -351,7 +274,7 @@ class Client:
         if self.cancel_by_closing:
             trip.close()
             return None
-        params = cancelled_params(getattr(trip, "request_id", 0), meta=self._meta if self.stateless else b"")
+        params = cancelled_params(getattr(trip, "request_id", 0), meta=self.meta if self.stateless else b"")
         if isinstance(self.channel, StreamChannel):
             return self.channel.tell(encode_notification("notifications/cancelled", params))
         self._in_background(self._notify, "notifications/cancelled", params)
@@ -388,44 +311,7 @@ class Client:
         Raises:
             AfpoolError: A page could not be fetched or read.
         """
-        tools: list[bytes] = []
-        left_out: list[tuple[str, str]] = []
-        ttl: float | None = None
-        cursor: str | None = None
-        guard = PageGuard(self.settings.max_pages)
-        headers: Headers = [(METHOD, b"tools/list")] if self.stateless else []
-        era = Era.HANDSHAKE if self.negotiated is None else self.negotiated.era
-        while True:
-            rpc = Rpc("tools/list", list_params(cursor, self._meta), headers)
-            answer = await self.control(rpc, deadline - self.settings.seams.now())
-            assert answer.message is not None
-            try:
-                page = read_list_page(answer.message.result, era)
-                cursor = guard.follow(page)
-            except MalformedMessage as error:
-                raise ProtocolError(f"the tool list could not be read: {error.reason}") from None
-            for raw in page.tools:
-                tool = bytes(raw)
-                reason = self._unfit(tool)
-                if reason is None:
-                    tools.append(tool)
-                else:
-                    left_out.append((f"#{len(tools) + len(left_out)}", reason))
-            if self.stateless:
-                seconds = page.ttl_ms / 1000
-                ttl = seconds if ttl is None else min(ttl, seconds)
-            if cursor is None:
-                return ListAnswer(tools, ttl, tuple(left_out))
-
-    def _unfit(self, tool: bytes) -> str | None:
-        # 2026-07-28 over HTTP: a tool whose header annotations are invalid must not be offered.
-        if not (self.stateless and self.carries_headers and b"x-mcp-header" in tool):
-            return None
-        try:
-            document = decode_json(tool)
-        except MalformedMessage:
-            return None  # quarantined later, with the reader's own reason
-        return invalid_param_annotations(document.get("inputSchema") if isinstance(document, dict) else None)
+        return await fetch_tools(self, deadline)
 
     async def ping(self, deadline: float) -> None:
         """Ask for a sign of life; any answer is one.
@@ -437,7 +323,7 @@ class Client:
         headers: Headers = [(METHOD, method.encode())] if self.stateless else []
         try:
             await self.control(
-                Rpc(method, meta_params(self._meta), headers), deadline - self.settings.seams.now()
+                Rpc(method, meta_params(self.meta), headers), deadline - self.settings.seams.now()
             )
         except AfpoolError as error:
             if error.delivery not in ("answered", "refused"):
@@ -531,7 +417,7 @@ class Client:
             trip = self.channel.post(data, credential)
             try:
                 await trip.run(caller, caller.deadline)
-            except Exception:
+            except Exception:  # noqa: BLE001 -- an answer that does not arrive is the server's loss
                 return
             finally:
                 if not trip.over:
@@ -595,10 +481,10 @@ class Client:
             )
             # The notification stream has just been stopped, so its place is free: a list that hangs is not in
             # the way.
-            exchange = self.channel.link.exchange(request, _Nothing(), "stream")
+            exchange = self.channel.link.exchange(request, Nothing(), "stream")
             try:
                 await exchange.run(caller, deadline)
-            except Exception:
+            except Exception:  # noqa: BLE001 -- the session then ends by the server's own clock
                 return
             finally:
                 exchange.close()
@@ -618,89 +504,3 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.id} of {self.server}{'' if self.lost is None else ', ' + self.lost}>"
-
-
-@final
-class Control:
-    """The caller behind a client's own requests: its gate is open while the client lives."""
-
-    __slots__ = ("_client", "begun", "deadline", "interrupted", "trip")
-
-    def __init__(self, client: Client, deadline: float) -> None:
-        self._client = client
-        self.deadline = deadline
-        self.trip: Trip | None = None
-        self.interrupted: AfpoolError | None = None  # nobody ends it but its scope
-        self.begun = False
-
-    def ask(self, stage: str, /) -> None:
-        """Raise when the client is over."""
-        client = self._client
-        if client.lost is None:
-            return
-        if client.lost in ENDED_HERE:
-            raise ClientClosed(f"the client is over ({client.lost}); nothing was sent", delivery=NOT_SENT)
-        raise LocalSessionHandleLostError(
-            f"the client has ended ({client.lost}); nothing was sent", delivery=NOT_SENT
-        )
-
-    def began(self) -> None:
-        """Note that bytes left."""
-        self.begun = True
-
-    def started(self, body_bytes: int) -> None:
-        """Nothing is recorded of the client's own requests."""
-
-    def bounded(self) -> contextlib.AbstractContextManager[None]:
-        """The scope around the whole request bounds every wait in it."""
-        return contextlib.nullcontext()
-
-    def failed(self, stage: str, word: str) -> None:
-        """Nothing is recorded; the failure itself is what the client's own request ends with."""
-
-    def woken(self) -> AfpoolError:
-        """The request took too long, or its client ended."""
-        delivery = IN_DOUBT if self.begun else NOT_SENT
-        return DeadlineExceeded(
-            "the server did not answer the client's own request in time", delivery=delivery
-        )
-
-    def relist(self) -> Awaitable[None] | None:
-        """A client's own request stands on no list."""
-        return None
-
-
-@final
-class Told:
-    """A caller's progress callback. What it raises costs that notification, never the call or its answer."""
-
-    __slots__ = ("_callback", "_failed", "_now", "_use")
-
-    def __init__(self, callback: ProgressCallback, use: Use, now: Callable[[], float]) -> None:
-        self._callback = callback
-        self._use = use
-        self._now = now
-        self._failed = False
-
-    def __call__(self, progress: Progress) -> None:
-        """Call it; the first failure is noted on the use."""
-        try:
-            self._callback(progress)
-        except Exception as error:  # noqa: BLE001 -- the app's code, and the answer behind it is the caller's
-            if not self._failed:
-                self._failed = True
-                self._use.note("progress", type(error).__name__, self._now())
-
-
-@final
-class _Nothing:
-    """A sink for an answer whose content does not matter."""
-
-    __slots__ = ()
-
-    def head(self, status: int, headers: Headers, /) -> None:
-        """Take the head."""
-
-    def data(self, chunk: bytes, /) -> bool:
-        """Take a piece."""
-        return True

@@ -51,10 +51,10 @@ class Listener:
         asked: How often the stream was asked for.
     """
 
-    __slots__ = ("_client", "_decided", "_late", "_refused", "_scope", "_spawn", "asked", "state")
+    __slots__ = ("_decided", "_late", "_refused", "_scope", "_spawn", "asked", "client", "state")
 
     def __init__(self, client: Client, spawn: Callable[..., None]) -> None:
-        self._client = client
+        self.client = client
         self._spawn = spawn
         self._decided = trio.Event()
         self._scope: trio.CancelScope | None = None
@@ -83,7 +83,7 @@ class Listener:
             self._now("listening")
 
     def _begin(self) -> None:
-        client = self._client
+        client = self.client
         negotiated = client.negotiated
         assert negotiated is not None
         tools = negotiated.capabilities.get("tools")
@@ -103,16 +103,18 @@ class Listener:
         if state != "connecting":
             self._decided.set()
         # what was announced while nobody listened has not been heard
-        if (state == "lost" and was == "listening") or (state == "listening" and (was == "lost" or self._late)):
+        if (state == "lost" and was == "listening") or (
+            state == "listening" and (was == "lost" or self._late)
+        ):
             self._late = False
-            self._client.hooks.stream_lost(self._client)
+            self.client.hooks.stream_lost(self.client)
 
     async def _run(self) -> None:
         assert self._scope is not None
         with self._scope:
             delay = RETRY
-            now = self._client.settings.seams.now
-            while self._client.lost is None:
+            now = self.client.settings.seams.now
+            while self.client.lost is None:
                 began = now()
                 self.asked += 1
                 told = await self._once()
@@ -126,16 +128,16 @@ class Listener:
 
     async def _once(self) -> float:
         """Listen until the stream ends; return the seconds after which the server wants to be asked again."""
-        channel = self._client.channel
+        channel = self.client.channel
         if isinstance(channel, HttpChannel):
             return await self._http(channel)
         from ._trip import Rpc
 
-        rpc = Rpc("subscriptions/listen", listen_params(self._client._meta))
+        rpc = Rpc("subscriptions/listen", listen_params(self.client.meta))
         trip = channel.trip(rpc, [])
         try:
             answer = await trip.run(_gate(), float("inf"))
-        except Exception:
+        except Exception:  # noqa: BLE001 -- the stream's end is the link's to tell
             return 0.0
         finally:
             trip.close()
@@ -147,23 +149,23 @@ class Listener:
         from ..transports import HttpRequest
 
         sink = _StreamSink(self, channel)
-        if self._client.stateless:
+        if self.client.stateless:
             from ..protocol import encode_request
 
-            body = encode_request(0, "subscriptions/listen", listen_params(self._client._meta))
+            body = encode_request(0, "subscriptions/listen", listen_params(self.client.meta))
             headers: Headers = [*channel.headers, (METHOD, b"subscriptions/listen")]
             request = HttpRequest(b"POST", channel.target, headers, body)
         else:
             headers = [pair for pair in channel.headers if pair[0] not in (b"content-type", b"accept")]
             request = HttpRequest(b"GET", channel.target, [*headers, (b"accept", b"text/event-stream")])
-        credential = await self._client.own_headers()
+        credential = await self.client.own_headers()
         if credential is None:
             return 0.0
         request = HttpRequest(request.method, request.target, [*request.headers, *credential], request.body)
         exchange = channel.link.exchange(request, sink, "stream")
         try:
             await exchange.run(_gate(), float("inf"))
-        except Exception:
+        except Exception:  # noqa: BLE001 -- however it ends, it is lost and asked for again
             return sink.retry
         finally:
             exchange.close()
@@ -197,7 +199,7 @@ class _StreamSink:
     def head(self, status: int, headers: Headers, /) -> None:
         """Take the head."""
         content_type = next((value for name, value in headers if name == b"content-type"), None)
-        stateless = self._listener._client.stateless
+        stateless = self._listener.client.stateless
         self._good = self._listener.answered(status, body_kind(content_type), stateless=stateless)
 
     def data(self, chunk: bytes, /) -> bool:

@@ -45,7 +45,8 @@ from ..protocol import (
 )
 from ..transports import HttpLink, SpawnFailed, StdioProcess, origin_of
 from ._attempt import Tries, attempt, step_up
-from ._client import Client, ClientSettings, Control, Hooks
+from ._client import Client
+from ._control import Control
 from ._http_channel import HttpChannel
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport
 from ._stream_channel import StreamChannel
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .._base.identity import Identity
     from ..protocol import Negotiated
     from ._endpoint import Endpoint
+    from ._settings import ClientSettings, Hooks
     from ._trip import Answer
 
 PROBE_HTTP: Final = 10.0

@@ -155,7 +155,7 @@ class Plan:
         return self.transport.endpoint
 
     def context(self, secret: bytes) -> str:
-        """`pc:` and an HMAC over everything that decides whom and how we talk to, and no vended credential."""
+        """`pc:` and an HMAC over all that decides whom and how we talk to; no vended credential is in it."""
         credential = self.credential
         document = {
             "transport": self.transport.document(),

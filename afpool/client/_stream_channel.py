@@ -58,7 +58,8 @@ class StreamChannel:
     """
 
     __slots__ = (
-        "_lost", "_next", "_own_wire", "_pending", "_wire", "dropped", "link", "max_message", "on_lost", "on_message",
+        "_lost", "_next", "_own_wire", "_pending", "_wire", "dropped", "link", "max_message", "on_lost",
+        "on_message",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, max_message: int, seams: Seams, *, own_wire: bool = False) -> None:
@@ -85,7 +86,7 @@ class StreamChannel:
         """Why the stream has ended, if it has."""
         return self._lost
 
-    def trip(self, rpc: Rpc, headers: object) -> StreamTrip:
+    def trip(self, rpc: Rpc, headers: object) -> StreamTrip:  # noqa: ARG002 -- a stream has none
         """Make a trip; nothing happens before its `run`."""
         self._next += 1
         request_id = self._next
@@ -218,7 +219,7 @@ class StreamTrip:
         """Nothing more is to come."""
         return self._answer is not None or self._error is not None or self._gone
 
-    async def run(self, gate: Gate, deadline: float) -> Answer:
+    async def run(self, gate: Gate, deadline: float) -> Answer:  # noqa: ARG002 -- kept by whoever wakes it
         """Send under the gate and wait for the answer.
 
         Raises:

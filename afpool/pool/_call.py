@@ -42,7 +42,7 @@ from .._base.errors import (
     ShareFailed,
 )
 from .._base.identity import Identity, encode_key
-from ._machine import other_plan, stale
+from ._refusals import other_plan, revoked, stale
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -147,9 +147,7 @@ class Call:
             raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT)
         if machine.epoch != binding.epoch:
             self.use.cause = actor.cause
-            raise BindingChanged(
-                "the authorization behind this tool was revoked; nothing was sent; list the tools again"
-            )
+            raise revoked()
         client = self.client
         if client is not None:
             live = machine.client

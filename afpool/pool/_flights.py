@@ -14,7 +14,7 @@ import trio
 from .._base.errors import AfpoolError, OpenFailed
 from . import _messages as m
 from ._call import ask_share
-from ._machine import copy_error
+from ._refusals import copy_error
 
 if TYPE_CHECKING:
     from .._base.definition import Catalog

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, final
 
-import attrs
-
 from actors import Answer, Refuse
 
-from .._base.errors import AfpoolError, BindingChanged, OpenBackoff, Overloaded, PoolClosed, StaleTools
+from .._base.errors import AfpoolError, Overloaded, PoolClosed
 from . import _messages as m
+from ._key_state import ClientState, KeyLimits, LeaseReturnedTwice, Opening
 from ._lists import ListState
+from ._refusals import backing_off, copy_error, other_plan, revoked, stale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,56 +35,6 @@ if TYPE_CHECKING:
 
 ABANDONED_IN_A_ROW: Final = 2
 TIMED_OUT_IN_A_ROW: Final = 3
-
-
-class LeaseReturnedTwice(AfpoolError):
-    """A place was given back that nobody holds; a fault of afpool, counted, never of a caller."""
-
-    code = "lease-returned-twice"
-
-
-@attrs.frozen
-class KeyLimits:
-    """What one key may hold.
-
-    Attributes:
-        max_operations: Places on the key's client.
-        max_waiting: Waiters before further ones are refused.
-        recheck_lists: Whether only a call's own definition counts when a list changes.
-    """
-
-    max_operations: int = 16
-    max_waiting: int = 256
-    recheck_lists: bool = False
-
-
-@final
-class ClientState:
-    """What the key knows of one incarnation."""
-
-    __slots__ = ("abandoned", "context", "handle", "id", "leases", "list", "silent", "wait_for_close")
-
-    def __init__(self, client_id: int, context: str, handle: Any) -> None:
-        self.id = client_id
-        self.context = context
-        self.handle = handle
-        self.leases = 0
-        self.list: ListState | None = None
-        self.abandoned = 0  # in a row
-        self.silent = 0  # in a row
-        self.wait_for_close = False  # the next opening waits until it is gone
-
-
-@final
-class Opening:
-    """The one opening of the key; its context is unknown until its plan is resolved."""
-
-    __slots__ = ("context", "fresh", "token")
-
-    def __init__(self, token: int, fresh: bool) -> None:
-        self.token = token
-        self.fresh = fresh
-        self.context: str | None = None
 
 
 Effects = list[object]
@@ -234,7 +184,7 @@ class KeyMachine:
         if self.closed:
             raise PoolClosed("the pool is closed; nothing was sent")
         if msg.epoch is not None and msg.epoch != self.epoch:
-            raise _revoked()
+            raise revoked()
         client = self.client
         if client is not None:
             if msg.context is not None and msg.context != client.context:
@@ -385,7 +335,7 @@ class KeyMachine:
                 effects.append(Refuse(waiter, other_plan()))
             elif held_off is not None:
                 del waiting[ticket]
-                effects.append(Refuse(waiter, _backing_off(held_off)))
+                effects.append(Refuse(waiter, backing_off(held_off)))
         go = bool(waiting)
         if not go:
             self.opening = None
@@ -470,7 +420,7 @@ class KeyMachine:
     def _revoke(self, msg: m.Revoke, _: object) -> Effects:
         self.epoch += 1
         effects: Effects = []
-        self._refuse_all(effects, _revoked)
+        self._refuse_all(effects, revoked)
         self._retire(effects, reason=msg.reason)
         return self._flag(effects)
 
@@ -573,52 +523,6 @@ def _fits(bound: str | None, context: str | None) -> bool:
 def _end_list(client: ClientState) -> None:
     if client.list is not None:
         client.list.end()
-
-
-def stale(listed: int, now: int) -> StaleTools:
-    """The refusal of a call whose list is no longer true."""
-    if listed == now:
-        text = "its server announced a change that was not looked at yet"
-    else:
-        text = f"the list has changed since (generation {listed}, now {now})"
-    return StaleTools(
-        f"the tool's list is not known to be true: {text}; nothing was sent; list the tools again"
-    )
-
-
-def _revoked() -> BindingChanged:
-    return BindingChanged(
-        "the authorization behind this tool was revoked; nothing was sent; list the tools again"
-    )
-
-
-def other_plan() -> BindingChanged:
-    """The refusal of a call whose plan is no longer the one in force."""
-    return BindingChanged(
-        "the plan for this identity differs from the one that the tool was listed under; nothing was sent; "
-        "list the tools again"
-    )
-
-
-def _backing_off(seconds: float) -> OpenBackoff:
-    return OpenBackoff(
-        f"the last opening failed; the next one is tried in {seconds:.1f} s, or at once by a refresh; "
-        "nothing was sent",
-        retry_after=seconds,
-    )
-
-
-def copy_error(error: AfpoolError) -> AfpoolError:
-    """One exception object per waiter: a shared one would mix their tracebacks."""
-    twin = type(error)(
-        error.message,
-        delivery=error.delivery,
-        retry_after=error.retry_after,
-        http_status=error.http_status,
-        www_authenticate=error.www_authenticate,
-    )
-    twin.__cause__ = error.__cause__
-    return twin
 
 
 _TURNS: Final[dict[type, Callable[[KeyMachine, Any, Any], Effects | None]]] = {

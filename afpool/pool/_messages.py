@@ -99,7 +99,7 @@ class Abandon:
 
 @attrs.frozen
 class Listed:
-    """A client's own list arrived; `notices` is how many change notices there had been when it was asked for."""
+    """A client's own list arrived; `notices` is how many changes had been announced when it was asked for."""
 
     client_id: int
     catalog: Catalog

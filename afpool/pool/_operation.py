@@ -39,7 +39,7 @@ from ..protocol import NotJson, encode_json
 from . import _messages as m
 from ._call import Call, check_identity
 from ._flights import ensure_settled
-from ._machine import other_plan, stale
+from ._refusals import other_plan, stale
 from ._settle import give_back, hand_over
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from .._base.errors import (
     NOT_SENT,
     ActorCrashed,
     AfpoolError,
-    BindingChanged,
     CallCancelled,
     ClientClosed,
     IdentityMissing,
@@ -34,10 +33,11 @@ from ._bound import Listing, Toolset
 from ._deadlines import Deadlines
 from ._flights import client_for
 from ._janitor import Janitor
+from ._key_state import KeyLimits
 from ._listing import list_tools
-from ._machine import KeyLimits
 from ._openings import Openings, Resolved
 from ._records import Records
+from ._refusals import revoked
 from ._shares import Shares
 from ._statistics import CloseReport, PoolStatistics, statistics
 
@@ -263,11 +263,7 @@ class Pool:
         for call in list(self.running.values()):
             if call.actor in gone and not call.begun:
                 call.use.cause = call.actor.cause
-                call.interrupt(
-                    BindingChanged(
-                        "the authorization behind this tool was revoked; nothing was sent; list the tools again"
-                    )
-                )
+                call.interrupt(revoked())
         return len(hit)
 
     def cancel(self, call_id: str, reason: str = "withdrawn by its host") -> bool:

@@ -220,7 +220,7 @@ class Wire(ABC):
             self._woken |= self._parked
             self._unpark()
 
-    def hurry(self) -> None:
+    def hurry(self) -> None:  # noqa: B027 -- most kinds have nothing to hurry
         """Have what was received acknowledged at once, where the transport lets us; never fails.
 
         A peer that writes an answer in pieces and lets its kernel wait for acknowledgements would

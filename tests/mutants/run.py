@@ -104,8 +104,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     mutants = [mutant for mutant in load() if not options.names or mutant.name in options.names]
-    if not mutants:
-        print("no such mutant")
+    unknown = set(options.names) - {mutant.name for mutant in mutants}
+    if unknown:
+        print(f"there is no mutant named {', '.join(sorted(unknown))}")
         return 2
     tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
     began = time.monotonic()

@@ -19,7 +19,8 @@ from afpool.pool._lists import ListState
 if TYPE_CHECKING:
     from actors import Reply
     from afpool.pool import _messages as m
-    from afpool.pool._machine import KeyLimits, KeyMachine
+    from afpool.pool._key_state import KeyLimits
+    from afpool.pool._machine import KeyMachine
 
 WAITING, LEAVING, HOLDING, SETTLING = "waiting", "leaving", "holding", "settling"
 PLANNING, CONNECTING = "planning", "connecting"

@@ -14,8 +14,9 @@ from actors import Answer, Refuse, Reply, Request
 from afpool._base.errors import AfpoolError, OpenFailed
 from afpool.pool import _machine
 from afpool.pool import _messages as m
+from afpool.pool._key_state import KeyLimits, LeaseReturnedTwice
 from afpool.pool._lists import ListState
-from afpool.pool._machine import KeyLimits, KeyMachine, LeaseReturnedTwice
+from afpool.pool._machine import KeyMachine
 from tests.pool.machine_books import (
     CONNECTING,
     HOLDING,

@@ -11,10 +11,8 @@ from afpool._base.errors import (
     StaleTools,
 )
 from afpool.pool import _messages as m
-from afpool.pool._machine import (
-    KeyLimits,
-    KeyMachine,
-)
+from afpool.pool._key_state import KeyLimits
+from afpool.pool._machine import KeyMachine
 from tests.pool.machine_books import (
     HOLDING,
     LISTS,

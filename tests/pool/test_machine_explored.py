@@ -102,7 +102,7 @@ BREAKS = {
         "if self.client is None or not self.idle:",
         "if self.client is None:",
     ),
-    "waiters outlive a revocation": ("self._refuse_all(effects, _revoked)", "pass"),
+    "waiters outlive a revocation": ("self._refuse_all(effects, revoked)", "pass"),
     "a revocation leaves the epoch": ("self.epoch += 1\n        effects", "effects"),
     "a closed key admits": (
         "if self.closed:\n            raise PoolClosed",

@@ -1,0 +1,112 @@
+"""The caller behind a client's own requests, and small helpers of calls."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final, final
+
+from .._base.errors import (
+    IN_DOUBT,
+    NOT_SENT,
+    AfpoolError,
+    ClientClosed,
+    DeadlineExceeded,
+    LocalSessionHandleLostError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .._base.model import Progress, ProgressCallback
+    from .._base.use import Use
+    from ..transports import Headers
+    from ._client import Client
+    from ._trip import Trip
+
+ENDED_HERE: Final = ("closed", "killed")
+
+
+@final
+class Control:
+    """The caller behind a client's own requests: its gate is open while the client lives."""
+
+    __slots__ = ("_client", "begun", "deadline", "interrupted", "trip")
+
+    def __init__(self, client: Client, deadline: float) -> None:
+        self._client = client
+        self.deadline = deadline
+        self.trip: Trip | None = None
+        self.interrupted: AfpoolError | None = None  # nobody ends it but its scope
+        self.begun = False
+
+    def ask(self, stage: str, /) -> None:  # noqa: ARG002 -- the same at every stage
+        """Raise when the client is over."""
+        client = self._client
+        if client.lost is None:
+            return
+        if client.lost in ENDED_HERE:
+            raise ClientClosed(f"the client is over ({client.lost}); nothing was sent", delivery=NOT_SENT)
+        raise LocalSessionHandleLostError(
+            f"the client has ended ({client.lost}); nothing was sent", delivery=NOT_SENT
+        )
+
+    def began(self) -> None:
+        """Note that bytes left."""
+        self.begun = True
+
+    def started(self, body_bytes: int) -> None:
+        """Nothing is recorded of the client's own requests."""
+
+    def bounded(self) -> contextlib.AbstractContextManager[None]:
+        """The scope around the whole request bounds every wait in it."""
+        return contextlib.nullcontext()
+
+    def failed(self, stage: str, word: str) -> None:
+        """Nothing is recorded; the failure itself is what the client's own request ends with."""
+
+    def woken(self) -> AfpoolError:
+        """The request took too long, or its client ended."""
+        delivery = IN_DOUBT if self.begun else NOT_SENT
+        return DeadlineExceeded(
+            "the server did not answer the client's own request in time", delivery=delivery
+        )
+
+    def relist(self) -> Awaitable[None] | None:
+        """A client's own request stands on no list."""
+        return None
+
+
+@final
+class Told:
+    """A caller's progress callback. What it raises costs that notification, never the call or its answer."""
+
+    __slots__ = ("_callback", "_failed", "_now", "_use")
+
+    def __init__(self, callback: ProgressCallback, use: Use, now: Callable[[], float]) -> None:
+        self._callback = callback
+        self._use = use
+        self._now = now
+        self._failed = False
+
+    def __call__(self, progress: Progress) -> None:
+        """Call it; the first failure is noted on the use."""
+        try:
+            self._callback(progress)
+        except Exception as error:  # noqa: BLE001 -- the app's code, and the answer behind it is the caller's
+            if not self._failed:
+                self._failed = True
+                self._use.note("progress", type(error).__name__, self._now())
+
+
+@final
+class Nothing:
+    """A sink for an answer whose content does not matter."""
+
+    __slots__ = ()
+
+    def head(self, status: int, headers: Headers, /) -> None:
+        """Take the head."""
+
+    def data(self, chunk: bytes, /) -> bool:  # noqa: ARG002 -- see the class
+        """Take a piece."""
+        return True

@@ -1,0 +1,85 @@
+"""What a client is told by its owner and tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
+    from .._base.definition import Definition
+    from .._base.identity import Identity
+    from .._base.model import ProgressCallback
+    from .._base.seams import Seams
+    from .._base.use import Use
+    from ._client import Client
+
+
+class Hooks(Protocol):
+    """What a client tells its owner. Synchronous; must not raise."""
+
+    def list_changed(self, client: Client, /) -> None:
+        """The server announced another tool list."""
+        ...
+
+    def stream_lost(self, client: Client, /) -> None:
+        """Changes are not heard of for a while."""
+        ...
+
+    def lost(self, client: Client, reason: str, /) -> None:
+        """The incarnation is over."""
+        ...
+
+
+class ToolCaller(Protocol):
+    """A tool call as a client sees it, beside being a `Caller`."""
+
+    args: bytes
+    use: Use
+    on_progress: ProgressCallback | None
+
+    @property
+    def definition(self) -> Definition:
+        """The tool's listed definition."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class ClientSettings:
+    """What all clients of a pool have in common.
+
+    Attributes:
+        control_timeout: Seconds that a notice or the closing of a session may take.
+        on_authorization: Told the server's name, the projection and what is needed when somebody has to
+            authorize first; the only place where the address goes.
+    """
+
+    seams: Seams
+    credentials: CredentialProvider | None = None
+    signer: Signer | None = None
+    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None
+    client_name: str = "afpool"
+    client_version: str = "0"
+    max_operations: int = 16
+    max_message: int = 16 * 1024 * 1024
+    max_pages: int = 100
+    keepalive_expiry: float = 4.0
+    control_timeout: float = 5.0
+
+
+@attrs.frozen
+class ListAnswer:
+    """A whole tool list.
+
+    Attributes:
+        tools: The raw definitions, in listed order.
+        ttl: Seconds for which the server lets it be believed; `None` where its era knows no such hint.
+        left_out: Tools that the protocol says must not be offered here, and why.
+    """
+
+    tools: list[bytes]
+    ttl: float | None
+    left_out: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,51 @@
+"""Refusals that several places make, in the same words: what happened, what was (not) sent, what to do."""
+
+from __future__ import annotations
+
+from .._base.errors import AfpoolError, BindingChanged, OpenBackoff, StaleTools
+
+
+def stale(listed: int, now: int) -> StaleTools:
+    """The refusal of a call whose list is no longer true."""
+    if listed == now:
+        text = "its server announced a change that was not looked at yet"
+    else:
+        text = f"the list has changed since (generation {listed}, now {now})"
+    return StaleTools(
+        f"the tool's list is not known to be true: {text}; nothing was sent; list the tools again"
+    )
+
+
+def revoked() -> BindingChanged:
+    return BindingChanged(
+        "the authorization behind this tool was revoked; nothing was sent; list the tools again"
+    )
+
+
+def other_plan() -> BindingChanged:
+    """The refusal of a call whose plan is no longer the one in force."""
+    return BindingChanged(
+        "the plan for this identity differs from the one that the tool was listed under; nothing was sent; "
+        "list the tools again"
+    )
+
+
+def backing_off(seconds: float) -> OpenBackoff:
+    return OpenBackoff(
+        f"the last opening failed; the next one is tried in {seconds:.1f} s, or at once by a refresh; "
+        "nothing was sent",
+        retry_after=seconds,
+    )
+
+
+def copy_error(error: AfpoolError) -> AfpoolError:
+    """One exception object per waiter: a shared one would mix their tracebacks."""
+    twin = type(error)(
+        error.message,
+        delivery=error.delivery,
+        retry_after=error.retry_after,
+        http_status=error.http_status,
+        www_authenticate=error.www_authenticate,
+    )
+    twin.__cause__ = error.__cause__
+    return twin
