@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -58,11 +58,9 @@ class Subject:
             command = [str(SDK_PYTHON), str(HERE / "sdk_subject.py"), kind, target]
         else:
             command = [sys.executable, str(HERE / "subjects.py"), kind, url]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_on(cpu)
-        )
+        self._process = started(command, cpu)
 
-    def __enter__(self) -> Subject:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,19 +91,19 @@ class Subject:
         return self.read()
 
 
-def _on(cpu: int | None) -> Any:
-    if cpu is None:
-        return None
-    return lambda: os.sched_setaffinity(0, {cpu})
+def started(command: Sequence[str], cpu: int | None) -> subprocess.Popen[bytes]:
+    """Start a process with pipes, on one processor where one is named."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    if cpu is not None:
+        os.sched_setaffinity(process.pid, {cpu})
+    return process
 
 
 @contextmanager
 def http_responder(cpu: int | None) -> Iterator[str]:
     """A responder in a process of its own; gives its URL."""
     command = [sys.executable, str(HERE / "responders.py"), "http"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_on(cpu)
-    ) as process:
+    with started(command, cpu) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         try:

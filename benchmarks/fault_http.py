@@ -110,7 +110,7 @@ async def stuck_notices(lab: Lab) -> None:
         lab.row(
             "2025 `initialized` POST hangs",
             "deadline 2 s: back in <= 2.1 s",
-            f"{stuck.word}, {stuck.seconds:.2f} s",
+            f"{stuck.word} {stuck.seconds:.2f} s",
             good=stuck.seconds <= 2.1 and (stuck.word == "ok" or stuck.word.endswith("not-sent")),
         )
     async with bench(lab, "handshake") as place:

@@ -12,13 +12,15 @@ from afpool import AfpoolError, Identity
 from afpool.testing import Delay, Hang
 
 if TYPE_CHECKING:
+    from fault_lab import Bench, Lab
+
     from afpool.testing import Arrival
 
 LIVE_KEYS = 200
 CONNECTING = 8
 
 
-async def eight_at_once(lab: object) -> None:
+async def eight_at_once(lab: Lab) -> None:
     """Calls of one key run beside each other."""
     for era in ERAS:
         async with bench(lab, era) as place:
@@ -34,7 +36,7 @@ async def eight_at_once(lab: object) -> None:
             )
 
 
-async def first_calls(lab: object) -> None:
+async def first_calls(lab: Lab) -> None:
     """However many want a client, it is opened once."""
     for era in ERAS:
         async with bench(lab, era) as place:
@@ -49,7 +51,7 @@ async def first_calls(lab: object) -> None:
             )
 
 
-async def hung_opening(lab: object) -> None:
+async def hung_opening(lab: Lab) -> None:
     """One key's server that never answers its opening is nobody else's trouble."""
     for era in ERAS:
         async with bench(lab, era) as place:
@@ -60,7 +62,7 @@ async def hung_opening(lab: object) -> None:
             cold = Identity(tenant="acme", principal="carol")
             async with trio.open_nursery() as nursery:
 
-                async def hang(place: object = place) -> None:
+                async def hang(place: Bench = place) -> None:
                     with contextlib.suppress(AfpoolError):
                         await place.pool.tools(BOB)
 
@@ -81,7 +83,7 @@ async def hung_opening(lab: object) -> None:
             )
 
 
-async def restarted(lab: object) -> None:
+async def restarted(lab: Lab) -> None:
     """After a restart every key opens again, a few at a time, and no call is in doubt."""
     people = [Identity(tenant=f"t{n % 7}", principal=f"p{n}") for n in range(LIVE_KEYS)]
     for era in ERAS:
@@ -124,7 +126,7 @@ def openings(log: list[Arrival]) -> tuple[int, int]:
     return count, most
 
 
-async def other_key(lab: object) -> None:
+async def other_key(lab: Lab) -> None:
     """A key whose session is gone leaves the sessions of the others alone."""
     async with bench(lab, "handshake") as place:
         await place.call(who=ALICE)

@@ -40,8 +40,16 @@ class Child:
     async def called(self, who: Identity, count: int) -> None:
         """Wait until the log shows so many calls."""
         with trio.fail_after(10):
-            while sum(each.method == "tools/call" for each in self.log(who).arrivals) < count:
+            while self.calls(who) < count:  # noqa: ASYNC110  (a file of another process)
                 await trio.sleep(0.005)
+
+    def calls(self, who: Identity) -> int:
+        return sum(each.method == "tools/call" for each in self.log(who).arrivals)
+
+    def book(self, lab: Lab) -> None:
+        """Take over what every child's log says ran."""
+        for log in self.folder.glob("*.log"):
+            lab.book(FakeServer.read_child_log(log).executed)
 
 
 @asynccontextmanager
@@ -57,12 +65,11 @@ async def children(lab: Lab, era: str, **script: Any) -> AsyncIterator[Bench]:
 
         async with afpool.open_pool([Server(name="lab")], plan=plan, close_timeout=CLOSE_TIMEOUT) as pool:
             yield Bench(lab, pool, Child(folder))
-        for log in folder.glob("*.log"):
-            lab.book(FakeServer.read_child_log(log).executed)
+        Child(folder).book(lab)
 
 
 async def killed(lab: Lab) -> None:
-    """A child that dies in the middle of a call: in doubt, nobody else's trouble, the next call has a new one."""
+    """A child that dies in a call: in doubt, nobody else's trouble, the next call has a new one."""
     for era in ERAS:
         async with children(lab, era) as place:
             child: Child = place.server
@@ -99,7 +106,7 @@ async def stubborn(lab: Lab) -> None:
     """Leaving the pool ends children that ignore the end of stdin, and those that ignore SIGTERM too."""
     for what, script in (
         ("ignores EOF", {"ignore_eof": True}),
-        ("ignores EOF and TERM", {"ignore_eof": True, "ignore_sigterm": True}),
+        ("ignores EOF, TERM", {"ignore_eof": True, "ignore_sigterm": True}),
     ):
         async with children(lab, "handshake", **script) as place:
             await place.call()

@@ -1,6 +1,6 @@
 """Where the time of one warm call goes, layer by layer.
 
-    python benchmarks/profile_call.py [--calls N] [--concurrent C] [--stdio] [--functions N] [--lines]
+    python benchmarks/profile_call.py [--calls N] [--concurrent C] [--stdio] [--functions N]
 
 Three views of the same calls. *Stages* are the marks that each call's record holds anyway, so they cost
 nothing extra. *Layers* is a profile by function, summed over modules and scaled to the CPU per call that was
@@ -104,12 +104,10 @@ class Profile:
 
     def functions(self, count: int) -> list[tuple[float, float, str]]:
         """The dearest: own microseconds per call (scaled), times called per call, name."""
-        most = max(entry[1] for entry in self.stats.values())
         scale = self.cpu_us / self.total()
         rows = [
             (own * scale, ncalls, shown(function)) for function, (_, ncalls, own, _, _) in self.stats.items()
         ]
-        del most
         return sorted(rows, reverse=True)[:count]
 
 

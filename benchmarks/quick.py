@@ -9,15 +9,33 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 import attrs
 from compare import compare, environment, show, usable, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compare import Cell
 
 KEEPS = 0.8
 TRANSPORTS = {
     "http": ["bare-http", "afpool-http", "sdk-http"],
     "stdio": ["bare-stdio", "afpool-stdio", "sdk-stdio"],
 }
+
+
+def too_slow(cells: Sequence[Cell]) -> list[Cell]:
+    """The plain client's cells, alone or with 64 at once, that keep less of the bare rate than promised."""
+    return [
+        cell
+        for cell in cells
+        if cell.kind == "afpool-http"
+        and cell.concurrent in {1, 64}
+        and cell.ratio is not None
+        and cell.ratio < KEEPS
+    ]
 
 
 def main() -> int:
@@ -48,11 +66,7 @@ def main() -> int:
             found[transport] = cells
     path = write("quick", {name: [attrs.asdict(cell) for cell in cells] for name, cells in found.items()})
     print(f"\nwritten to {path}")
-    slow = [
-        cell
-        for cell in found.get("http", [])
-        if cell.kind == "afpool-http" and cell.ratio is not None and cell.ratio < KEEPS
-    ]
+    slow = too_slow(found.get("http", []))
     for cell in slow:
         print(f"NOT {KEEPS:g}: {cell.ratio:.2f} of the bare loop over HTTP with {cell.concurrent} at once")
     return 1 if slow else 0

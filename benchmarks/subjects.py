@@ -42,7 +42,7 @@ ALICE = Identity(tenant="acme", principal="alice", conversation_id="a-1")
 class Vault:
     """Vends the same token to everybody."""
 
-    async def get(self, request: CredentialRequest) -> Issued:
+    async def get(self, _: CredentialRequest) -> Issued:
         await trio.lowlevel.checkpoint()
         return Issued(bearer("token"))
 

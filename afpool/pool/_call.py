@@ -32,7 +32,6 @@ from .._base.errors import (
     ActorCrashed,
     AfpoolError,
     BindingChanged,
-    CallCancelled,
     ClientClosed,
     DeadlineExceeded,
     IdentityMismatch,
@@ -76,8 +75,8 @@ class Call:
         "args",
         "begun",
         "binding",
-        "cancelled",
         "chain",
+        "checked_at",
         "client",
         "deadline",
         "entered",
@@ -106,13 +105,13 @@ class Call:
         self.on_progress = ctx.on_progress
         self.chain = ctx.chain
         self.deadline = deadline
+        self.checked_at = 0.0  # when the last recheck was, on the runtime's clock
         self.use = use
         self.ticket = ticket
         self.ticket_out = False  # the actor knows the ticket: it has to be settled
         self.held = False  # the ticket is a place
         self.entered = False  # the runtime's admission counts it
         self.begun = False
-        self.cancelled = False
         self.client: Client | None = None
         self.trip: Trip | None = None
         self.reply: Reply[Any] | None = None
@@ -133,7 +132,7 @@ class Call:
         """
         actor = self.actor
         pool = actor.pool
-        now = pool.seams.now()
+        now = self.checked_at = pool.seams.now()
         self.use.marks += (stage, now)
         if pool.closing:
             raise PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT)
@@ -164,8 +163,6 @@ class Call:
             raise other_plan()
         if self.interrupted is not None:
             raise self.interrupted
-        if self.cancelled:
-            raise CallCancelled("the caller has gone; nothing was sent", delivery=NOT_SENT)
         if now >= self.deadline:
             raise self.late()
 

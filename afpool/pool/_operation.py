@@ -127,7 +127,7 @@ async def _steps(call: Call) -> bytes:
     if pin is not None and pin != definition.digest:
         raise NotApproved("the tool's definition is not the one that was approved; nothing was sent")
     restless = False
-    if call.list is not None and not call.list.settled(pool.seams.now()):
+    if call.list is not None and not call.list.settled(call.checked_at):
         await _relist(call, call.list)
         restless = (
             call.list is not None and call.list.noticed
@@ -140,7 +140,7 @@ async def _steps(call: Call) -> bytes:
         await _seated(call)
     call.entered = True
     # every wait above came back through a recheck; the place itself was none
-    call.use.marks += ("leased", pool.seams.now())
+    call.use.marks += ("leased", call.checked_at)
     if call.list is None:
         await _adopt(call)
     elif call.list.noticed and not restless:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ._connect import ConnectFailed, Connector, Origin, TlsConfig, origin_of, shared_ssl_context
-from ._connection import BadHttp, Headers, HttpRequest, Sink, Truncated
+from ._connection import BadHttp, Headers, Sink, Truncated
 from ._exchange import HttpExchange
 from ._http import HttpLink, LaneName, LinkStatistics
 from ._memory import MemoryWire, memory_link_pair
+from ._request import HttpRequest
 from ._stdio import CloseReport, SpawnFailed, StdioProcess
 from ._stdio_config import StdioConfig
 from ._stream import StreamLink

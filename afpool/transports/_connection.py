@@ -12,12 +12,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
-import attrs
 import h11
 
+from afpool.transports._request import HttpRequest, encode_head
 from afpool.transports._wire import Wire, WireClosed
 
 MAX_HEAD: Final = 64 * 1024
@@ -58,21 +57,16 @@ class Sink(Protocol):
         ...
 
 
-@attrs.frozen
-class HttpRequest:
-    """One request. `host` and `content-length` are added by the layer.
+_TOLD: dict[bytes, h11.Request] = {}
 
-    Attributes:
-        method: Such as `POST`.
-        target: Path and query.
-        headers: Name and value pairs, names in lower case.
-        body: The whole body.
-    """
 
-    method: bytes
-    target: bytes
-    headers: Sequence[tuple[bytes, bytes]]
-    body: bytes = b""
+def _told(method: bytes) -> h11.Request:
+    """Stand for any request of a method: how an answer may look depends on nothing else of it."""
+    event = _TOLD.get(method)
+    if event is None:
+        headers = [(b"host", b"h"), (b"content-length", b"0")]
+        event = _TOLD[method] = h11.Request(method=method, target=b"/", headers=headers)
+    return event
 
 
 class HttpConnection:
@@ -127,25 +121,13 @@ class HttpConnection:
         self._head_bytes = 0
         self.answering = False
         self._ended = False
-        body = request.body
-        headers = [(b"host", host), *request.headers]
-        if body or request.method == b"POST":
-            headers.append((b"content-length", b"%d" % len(body)))
+        head = encode_head(request, host)
+        # h11 reads the answer and keeps the connection's state. It is told that a request of this method was
+        # sent, once as a ready event: building and checking one for each request costs more than all else.
         send = self._h11.send
-        legal = True
-        data = b""
-        try:
-            head = send(h11.Request(method=request.method, target=request.target, headers=headers))
-            if body:
-                send(h11.Data(data=body))
-            send(_END)
-            data = (head or b"") + body
-        except h11.LocalProtocolError:
-            legal = False
-        if not legal:
-            # Raised out here: h11's error quotes the value, which may be a credential.
-            raise ValueError("the request holds a header, method or target that HTTP/1.1 cannot carry")
-        return data
+        send(_told(request.method))
+        send(_END)
+        return head + request.body
 
     def feed(self, data: bytes, sink: Sink) -> bool:
         """Take bytes that were received (`b""`: the end of the stream) and give the sink its part.
@@ -174,17 +156,20 @@ class HttpConnection:
                 break
             if event is _NEED_DATA:
                 return False
-            if isinstance(event, h11.Data):
-                if sink.data(bytes(event.data)):
+            # h11's events are final classes with an abstract base, which makes `isinstance` dear
+            kind: Any = type(event)
+            if kind is h11.Data:
+                if sink.data(bytes(cast("h11.Data", event).data)):
                     self._ended = self._skip_to_end()
                     return True
-            elif isinstance(event, h11.EndOfMessage):
+            elif kind is h11.EndOfMessage:
                 self._ended = True
                 return True
             elif isinstance(event, h11.Response):
                 if event.http_version[:2] != b"1.":
                     break
-                self._on_head(event.status_code, list(event.headers), sink)
+                headers = [(name.lower(), value) for name, value in event.headers.raw_items()]
+                self._on_head(event.status_code, headers, sink)
             elif not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                 # An upgrade was never asked for.
                 break

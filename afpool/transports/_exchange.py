@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from afpool.transports._connect import ConnectFailed
-from afpool.transports._connection import BadHttp, HttpConnection, HttpRequest, Sink, Truncated
+from afpool.transports._connection import BadHttp, HttpConnection, Sink, Truncated
 from afpool.transports._wire import WireClosed, Woken
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from afpool._base.gate import Gate
     from afpool.transports._http import HttpLink
     from afpool.transports._lane import Lane
+    from afpool.transports._request import HttpRequest
 
 
 class _Phase(Enum):

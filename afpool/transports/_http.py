@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
-from afpool.transports._connection import BadHttp, Headers, HttpConnection, HttpRequest, Sink, Truncated
+from afpool.transports._connection import BadHttp, Headers, HttpConnection, Sink, Truncated
 from afpool.transports._exchange import HttpExchange
 from afpool.transports._lane import Lane
+from afpool.transports._request import HttpRequest
 from afpool.transports._wire import WireClosed
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import Final
 
 import trio
 
+from afpool._base.gate import Gate  # noqa: TC001
 from afpool.transports._wire import READING, Outgoing, SocketWire, WireClosed, closed_here
 
 _PIECE: Final = 256 * 1024
@@ -88,6 +89,10 @@ class TlsWire(SocketWire):
     def tls_version(self) -> str | None:
         """The protocol version spoken, such as `TLSv1.3`."""
         return self._ssl.version()
+
+    async def send(self, data: bytes, gate: Gate) -> None:
+        """Send one message whole; see `Wire.send`. What leaves are records, so `push` does it all."""
+        await self._send(Outgoing(data, gate))
 
     @trio.lowlevel.enable_ki_protection
     def push(self, batch: Sequence[Outgoing]) -> int:

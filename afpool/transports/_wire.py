@@ -167,13 +167,15 @@ class Wire(ABC):
             Woken: `wake` was called while waiting for the kernel.
             Exception: What the gate raised; nothing of the message left.
         """
-        message = Outgoing(data, gate)
+        await self._send(Outgoing(data, gate))
+
+    async def _send(self, message: Outgoing) -> None:
         batch = (message,)
         while True:
             self.push(batch)
             if message.refusal is not None:
                 raise message.refusal
-            if message.sent >= len(data):
+            if message.sent >= len(message.data):
                 return
             await self.writable()
 
@@ -335,6 +337,29 @@ class SocketWire(Wire):
         except OSError:
             return False
         return False
+
+    @trio.lowlevel.enable_ki_protection
+    async def send(self, data: bytes, gate: Gate) -> None:
+        """Send one message whole; see `Wire.send`.
+
+        The way of nearly every request: one message, alone, taken whole. Gate and write in one step.
+        """
+        if self._closed:
+            raise closed_here()
+        gate.ask("write")
+        if self._closed:
+            # A gate runs foreign code; it may have closed the client, and with it this wire.
+            raise closed_here()
+        taken = self._write(data)
+        if taken:
+            gate.began()
+            if taken == len(data):
+                return
+        message = Outgoing(data, gate)
+        message.sent = taken
+        message.begun = taken > 0
+        await self.writable()
+        await self._send(message)
 
     def _write(self, data: bytes | bytearray | memoryview) -> int:
         try:
