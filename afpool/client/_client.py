@@ -170,6 +170,11 @@ class Client:
         return self._listener.state == "listening"
 
     @property
+    def may_hear(self) -> bool:
+        """Whether changes may have been heard of: the server has not said that it announces none."""
+        return self._listener.state not in ("unasked", "unsupported")
+
+    @property
     def stream_state(self) -> str:
         """`unasked`, `connecting`, `listening`, `lost` or `unsupported`."""
         return self._listener.state

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 RELIST_INTERVAL: Final = 1.0
 RELIST_INTERVAL_MAX: Final = 30.0
+LISTENER_GONE: Final = "its listener has gone"
 
 
 @final
@@ -133,6 +134,10 @@ class ListState:
             return
         if now >= self.next_at + self.interval:  # it was quiet for longer than it had to be
             self.interval = RELIST_INTERVAL
+        if self.doubt == LISTENER_GONE and not self.noticed:
+            # our own doing, such as an eviction: no reason to be ever slower
+            self.next_at = now + RELIST_INTERVAL
+            return
         self.next_at = now + self.interval
         self.interval = min(self.interval * 2, RELIST_INTERVAL_MAX)
 

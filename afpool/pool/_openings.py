@@ -241,7 +241,8 @@ class Openings:
     def _evict_idle(self) -> None:
         idle = [actor for actor in self._pool.kept if self._may_evict(actor) and not actor.machine.paused]
         if idle:
-            self.evict(min(idle, key=lambda actor: actor.last_used))
+            # one that listens for a shared list last of all: the list would be in doubt until it is asked for
+            self.evict(min(idle, key=lambda actor: (_listens(actor), actor.last_used)))
 
     def _may_evict(self, actor: KeyActor) -> bool:
         return actor.machine.client is not None and actor.machine.idle and actor.key not in self._using
@@ -323,6 +324,14 @@ class Openings:
         except AfpoolError as error:
             client.retire("silent")
             actor.tell(m.ClientLost(client.id, f"silent ({error.code})"))
+
+
+def _listens(actor: KeyActor) -> bool:
+    current = actor.machine.client
+    if current is None:
+        return False
+    client = current.handle
+    return client.entry is not None and client.entry.listener is client and client.may_hear
 
 
 @attrs.frozen

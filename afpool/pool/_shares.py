@@ -14,7 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Final, final
 
 from .._base.identity import encode_field
-from ._lists import ListState
+from ._lists import LISTENER_GONE, ListState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,8 @@ class Shares:
         entry.members.pop(client.id, None)
         if entry.listener is client:
             entry.listener = None
-            entry.list.unsettle("its listener has gone")
+            if client.may_hear:
+                entry.list.unsettle(LISTENER_GONE)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -111,7 +111,7 @@ async def test_what_fails_and_what_the_server_does_not_know_ends_no_session(
         headers = [(METHOD, b"no/such")] if target.stateless else []
         # over HTTP the newest era answers 404, the status of a lost session
         with pytest.raises((ServerRefused, ServerError)) as caught:
-            await client.control(Rpc("no/such", meta_params(client._meta), headers), 10)
+            await client.control(Rpc("no/such", meta_params(client.meta), headers), 10)
         assert caught.value.delivery in {"answered", "refused"}
         work = echo(target, "afterwards")
         assert await work.by(tools) == work.answer

@@ -69,9 +69,9 @@ async def test_what_ran_is_what_the_verdicts_say(
     assert not {number for number, verdict in verdicts.items() if verdict == "not-sent"} & ran
     assert set(verdicts.values()) >= {"answered", "not-sent"}
     others = {error.code for error in failures if not isinstance(error, DeadlineExceeded)}
-    assert others <= (
-        {"server-failed", "session-expired", "connection-lost"} if target.peer == "mcp1" else set()
-    )
+    # A session of this peer may die of a cancel notice that crosses its answer: then the calls on it end so.
+    lost = {"server-failed", "session-expired", "connection-lost", "session-handle-lost"}
+    assert others <= (lost if target.peer == "mcp1" else set())
 
 
 async def test_a_withdrawn_call_says_whether_it_was_sent(start_http_peer: StartHttpPeer) -> None:

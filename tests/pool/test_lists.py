@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afpool._base.definition import DefinitionTable
-from afpool.pool._lists import RELIST_INTERVAL, RELIST_INTERVAL_MAX, ListState
+from afpool.pool._lists import LISTENER_GONE, RELIST_INTERVAL, RELIST_INTERVAL_MAX, ListState
 
 TABLE = DefinitionTable()
 
@@ -191,3 +191,15 @@ def test_it_is_asked_for_at_most_once_a_second_and_never_put_off_for_longer_than
         state.asked(now)
         gap = state.next_at - now
         assert index == 0 or RELIST_INTERVAL * 0.999 <= gap <= RELIST_INTERVAL_MAX * 1.001
+
+
+def test_a_listener_that_goes_again_and_again_makes_asking_no_slower():
+    state = ListState(1)
+    state.asked(0.0)
+    state.received(ONE, 0, 1e9)
+    for _ in range(8):
+        state.unsettle(LISTENER_GONE)
+        now = state.next_at
+        state.asked(now)
+        state.received(ONE, 0, 1e9)
+        assert state.next_at - now == RELIST_INTERVAL

@@ -30,6 +30,7 @@ class Member:
 
     id: int
     listening: bool = True
+    may_hear: bool = True
 
 
 @attrs.define(eq=False)
@@ -263,3 +264,13 @@ def test_an_equal_list_is_never_a_reason(shares, key):
     entry, _ = filled(shares, key)
     assert not shares.file(entry, key, Member(2), OLD, entry.list.notices, 100.0)
     assert entry.list.alive
+
+
+def test_a_listener_that_never_heard_anything_leaves_no_doubt(shares, key):
+    entry = shares.get("files", "team", "pc:1")
+    listener = Member(1, may_hear=False)
+    entry.listener = listener
+    shares.file(entry, key, listener, OLD, 0, 9.0)
+    shares.left(entry, listener)
+    assert entry.listener is None
+    assert entry.list.settled(0.0)
