@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 import h11
 
+from afpool.transports._plain import read_plain
 from afpool.transports._request import HttpRequest, encode_head
 from afpool.transports._wire import Wire, WireClosed
 
@@ -86,10 +87,11 @@ class HttpConnection:
 
     __slots__ = (
         "_ended",
-        "_fresh",
-        "_h11",
         "_head_bytes",
         "_keep_for",
+        "_method",
+        "_parser",
+        "_spare",
         "answering",
         "expires",
         "tail_since",
@@ -102,8 +104,9 @@ class HttpConnection:
         self.tail_since: float | None = None
         self.answering = False
         self._keep_for = expiry
-        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        self._fresh = True
+        self._method = b""
+        self._parser: h11.Connection | None = None  # of this answer, where it is not a plain one
+        self._spare: h11.Connection | None = None
         self._head_bytes = 0
         self._ended = False
 
@@ -114,20 +117,12 @@ class HttpConnection:
             ValueError: The request cannot be said in HTTP/1.1, such as for a line break in a header's
                 value. Quotes no value.
         """
-        if not self._fresh:
-            # An earlier request of this connection was encoded and never sent.
-            self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        self._fresh = False
+        self._parser = None
+        self._method = request.method
         self._head_bytes = 0
         self.answering = False
         self._ended = False
-        head = encode_head(request, host)
-        # h11 reads the answer and keeps the connection's state. It is told that a request of this method was
-        # sent, once as a ready event: building and checking one for each request costs more than all else.
-        send = self._h11.send
-        send(_told(request.method))
-        send(_END)
-        return head + request.body
+        return encode_head(request, host) + request.body
 
     def feed(self, data: bytes, sink: Sink) -> bool:
         """Take bytes that were received (`b""`: the end of the stream) and give the sink its part.
@@ -147,7 +142,16 @@ class HttpConnection:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_BEFORE_ANSWER:
                 raise BadHttp("the server sends interim answers without end")
-        connection = self._h11
+        connection = self._parser
+        if connection is None:
+            plain = read_plain(data)
+            if plain is not None:
+                self._ended = True
+                self._on_head(plain.status, plain.headers, sink)
+                if plain.body:
+                    sink.data(plain.body)
+                return True
+            connection = self._parser = self._new_parser()
         connection.receive_data(data)
         while True:
             try:
@@ -178,6 +182,15 @@ class HttpConnection:
             raise Truncated("the server closed the connection in the middle of an answer")
         what = "the body of the server's answer" if self.answering else "the server's answer"
         raise BadHttp(f"{what} is not HTTP/1.1, or its head is larger than {MAX_HEAD} bytes")
+
+    def _new_parser(self) -> h11.Connection:
+        """Make h11 ready for an answer: tell it that a request of this method was sent."""
+        parser, self._spare = self._spare, None
+        if parser is None:
+            parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        parser.send(_told(self._method))
+        parser.send(_END)
+        return parser
 
     def rest(self, now: float) -> bool:
         """Lay the connection by after an answer; false when it must be closed."""
@@ -219,9 +232,11 @@ class HttpConnection:
 
     def _skip_to_end(self) -> bool:
         """Pass over what is buffered of an answer that is complete; whether its end was there."""
+        parser = self._parser
+        assert parser is not None
         while True:
             try:
-                event = self._h11.next_event()
+                event = parser.next_event()
             except h11.RemoteProtocolError:
                 return False
             if isinstance(event, h11.EndOfMessage):
@@ -231,6 +246,8 @@ class HttpConnection:
 
     def _read_tail(self) -> bool:
         """Read what has come of the tail; false when the connection is of no more use."""
+        parser = self._parser
+        assert parser is not None
         budget = MAX_TAIL
         while not self._ended:
             try:
@@ -242,20 +259,22 @@ class HttpConnection:
             budget -= len(data)
             if not data or budget < 0:
                 return False
-            self._h11.receive_data(data)
+            parser.receive_data(data)
             self._ended = self._skip_to_end()
-            if self._h11.their_state is h11.ERROR:
+            if parser.their_state is h11.ERROR:
                 return False
         return True
 
     def _next_cycle(self) -> bool:
-        connection = self._h11
-        left, ended = connection.trailing_data
-        if left or ended or connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+        parser, self._parser = self._parser, None
+        if parser is None:
+            return True
+        left, ended = parser.trailing_data
+        if left or ended or parser.our_state is not h11.DONE or parser.their_state is not h11.DONE:
             # Bytes that no request asked for, the end of the stream, or a server that said it would close.
             return False
-        connection.start_next_cycle()
-        self._fresh = True
+        parser.start_next_cycle()
+        self._spare = parser
         return True
 
 
