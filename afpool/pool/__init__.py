@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ._bound import Binding, BoundTool, Toolset
+from ._events import Event
 from ._open_pool import open_pool, run_pool
 from ._pool import Pool
-from ._records import Event
 from ._server import Limits, Server
 from ._statistics import CloseReport, KeyStatistics, PoolStatistics
 

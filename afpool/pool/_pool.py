@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from ._server import Limits, PlanFunction, Server, ShareFunction
 
 T = TypeVar("T")
+
+
+MAP_KEPT: Final = 1024  # keys that a map may be sized for without being made anew
 
 
 @final
@@ -115,6 +118,7 @@ class Pool:
         self.closing = False
         self.kept: set[KeyActor] = set()  # actors with something to live for; the others live by their tools
         self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
+        self._most_keys = 0
         self.janitor = Janitor(self)
         self.background = Background(self)
         self._canonicaliser = trio.CapacityLimiter(1)
@@ -326,6 +330,7 @@ class Pool:
 
     def statistics(self) -> PoolStatistics:
         """Numbers of this moment; synchronous, no key in clear."""
+        self._tidy()
         return statistics(self, list(self._actors.values()))
 
     @trio.lowlevel.enable_ki_protection
@@ -353,8 +358,17 @@ class Pool:
         key = encode_key(server.name, identity, server.keyed_on)
         actor = self._actors.get(key)
         if actor is None:
+            self._tidy()
             actor = self._actors[key] = KeyActor(self, server, key, project(identity, server.keyed_on))
         return actor
+
+    def _tidy(self) -> None:
+        """Make the map of keys anew when nearly all that it was made for are forgotten: dicts only grow."""
+        alive = len(self._actors)
+        self._most_keys = max(self._most_keys, alive)
+        if self._most_keys > MAP_KEPT and alive * 4 < self._most_keys:
+            self._actors = weakref.WeakValueDictionary(self._actors)
+            self._most_keys = alive
 
     def _existing(self, key: PoolKey) -> KeyActor:
         actor = self._actors.get(key)
@@ -532,9 +546,9 @@ class Pool:
         if self.closing:
             self.background.look()
 
-    def event(self, kind: str, actor: KeyActor, **facts: object) -> int:
-        """File a numbered event of a key."""
-        return self.records.event(self.seams.now(), kind, actor.shown, facts)
+    def event(self, kind: str, actor: KeyActor, **facts: Any) -> int:
+        """File a numbered event of a key; facts as `EventRing.file` takes them."""
+        return self.records.events.file(self.seams.now(), kind, actor.shown, **facts)
 
     # ------------------------------------------------------------------ tasks
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
-import attrs
+from ._events import EventRing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,30 +16,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("afpool")
 logger.addHandler(logging.NullHandler())  # what is shown of it, and where, is the app's to say
 
-EVENTS_KEPT: Final = 1024
-
-
-@attrs.frozen
-class Event:
-    """Something that happened to a key, a client or a list; numbered, so that a refusal can name it."""
-
-    number: int
-    at: float
-    kind: str
-    key: str
-    facts: dict[str, object]
-
 
 @final
 class Records:
     """Rings of uses and events. Filing never delays and never fails a call."""
 
-    __slots__ = ("_number", "_on_use", "events", "failures", "uses")
+    __slots__ = ("_on_use", "events", "failures", "uses")
 
     def __init__(self, kept: int, on_use: Callable[[Use], object] | None) -> None:
         self.uses: deque[Use] = deque(maxlen=kept)
-        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self._number = 0
+        self.events = EventRing()
         self._on_use = on_use
         self.failures = 0
 
@@ -52,9 +38,3 @@ class Records:
             except Exception:
                 self.failures += 1
                 logger.exception("on_use raised")
-
-    def event(self, at: float, kind: str, key: str, facts: dict[str, object]) -> int:
-        """File an event and return its number."""
-        self._number += 1
-        self.events.append(Event(self._number, at, kind, key, facts))
-        return self._number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Collection
 from typing import Any
@@ -37,9 +38,8 @@ def kept(thing: Any, name: str = "pool", depth: int = 3) -> dict[str, int]:
 
 def moving(books: dict[str, int]) -> dict[str, int]:
     """What may not grow: without the counts of what has ever been done."""
-    return {
-        place: size for place, size in books.items() if not place.endswith((".opened", ".evicted", ".closed"))
-    }
+    counts = (".opened", ".evicted", ".closed", "._most_keys")
+    return {place: size for place, size in books.items() if not place.endswith(counts)}
 
 
 def alive(kind: type) -> int:
@@ -103,3 +103,18 @@ async def test_an_actor_lives_by_its_tools_and_by_nothing_else():
         del tool
         gc.collect()
         assert actor() is None
+
+
+async def test_the_map_of_keys_is_made_anew_when_nearly_all_are_forgotten():
+    with trio.fail_after(60):
+        async with memory_world() as (_memory, host, pool):
+            host.names = dict.fromkeys((person(number).principal for number in range(2000)), "team")
+            tools = [(await pool.tools(person(number)))["echo"] for number in range(2000)]
+            for actor in list(pool.kept):
+                pool.evict(actor.key)
+            await until(lambda: not pool.kept)
+            full = sys.getsizeof(pool._actors.data)
+            assert pool.statistics().keys == 2000
+            del tools, actor
+            assert pool.statistics().keys == 0
+            assert sys.getsizeof(pool._actors.data) < full / 8
