@@ -30,7 +30,18 @@ _PIECE: Final = 256 * 1024
 class TlsWire(SocketWire):
     """A TLS connection. Made by `handshake`."""
 
-    __slots__ = ("_broken", "_head", "_head_left", "_head_plain", "_incoming", "_outgoing", "_ssl", "_unsent")
+    __slots__ = (
+        "_broken",
+        "_cut",
+        "_goodbye",
+        "_head",
+        "_head_left",
+        "_head_plain",
+        "_incoming",
+        "_outgoing",
+        "_ssl",
+        "_unsent",
+    )
 
     def __init__(self, wire: SocketWire, context: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(wire.release())
@@ -46,6 +57,8 @@ class TlsWire(SocketWire):
         self._head_left = 0
         self._head_plain = 0
         self._broken = ""
+        self._goodbye = False  # the peer has said that it is done
+        self._cut = False  # the connection has ended, with or without it
 
     @classmethod
     async def handshake(
@@ -226,6 +239,7 @@ class TlsWire(SocketWire):
         if records:
             self._incoming.write(records)
         else:
+            self._cut = True
             self._incoming.write_eof()
 
     def _decrypt(self, max_bytes: int) -> bytes | None:
@@ -249,6 +263,11 @@ class TlsWire(SocketWire):
         except ssl.SSLError as error:
             # OpenSSL's words for the failure, never the peer's bytes.
             reason = error.reason or type(error).__name__
+        if ended and not self._goodbye:
+            # Some builds of OpenSSL take the end of the connection for a goodbye; it is one only before that.
+            self._goodbye = not self._cut
+            if self._cut:
+                reason = "the connection ended without a goodbye"
         self._answer_protocol()
         if parts:
             # What came before an end is handed out first; the end is met again at the next read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from typing import Any
@@ -199,8 +200,8 @@ async def test_tls_a_gate_that_closes_over_an_encrypted_record_costs_the_connect
         assert not wire.alive()
         wire.close()
         # The server saw the end and not one byte of the request.
-        with pytest.raises(trio.BrokenResourceError):
-            await server.receive_some(100)
+        with contextlib.suppress(trio.BrokenResourceError):  # some builds of OpenSSL read a cut as an end
+            assert await server.receive_some(100) == b""
         await trio.aclose_forcefully(server)
 
 
