@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from actors import ActorError, Reply
-
 from .._base.errors import (
     NOT_SENT,
     ActorCrashed,
@@ -200,7 +198,7 @@ async def _admitted(call: Call) -> Client:
     reply = pool.post(actor, admit)
     client: Client
     if reply.done:
-        client = granted(reply)
+        client = pool.taken(reply)
     else:
         call.reply = reply
         pool.waiting += 1
@@ -247,16 +245,6 @@ async def _adopt(call: Call) -> None:
     call.use.list_id = state.id
     call.use.generation = state.generation
     call.recheck("adopted", gate=False)
-
-
-def granted(reply: Reply[T]) -> T:
-    """Take what is in a reply slot; a crash of the actor becomes an error of afpool's own."""
-    try:
-        return reply.result()
-    except ActorError as error:
-        raise ActorCrashed(
-            f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
-        ) from error
 
 
 def _list_failed(error: AfpoolError) -> OpenFailed:

@@ -420,9 +420,7 @@ class Pool:
         try:
             return reply.result()
         except ActorError as error:
-            raise ActorCrashed(
-                f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
-            ) from error
+            raise _no_answer(error) from error
 
     @staticmethod
     async def waited(reply: Reply[T]) -> T:
@@ -430,9 +428,7 @@ class Pool:
         try:
             return await reply.wait()
         except ActorError as error:
-            raise ActorCrashed(
-                f"the actor of this key does not answer ({type(error).__name__}); nothing was sent"
-            ) from error
+            raise _no_answer(error) from error
 
     def list_moved(self, state: ListState) -> None:
         """A shared list changed: refuse who waits for a place under the old one, now."""
@@ -573,6 +569,10 @@ class Pool:
     def bury_stopped(self) -> None:
         """Close the clients of keys whose actor does not come back."""
         self.background.bury_stopped()
+
+
+def _no_answer(error: ActorError) -> ActorCrashed:
+    return ActorCrashed(f"the actor of this key does not answer ({type(error).__name__}); nothing was sent")
 
 
 def _asked(identity: CallerIdentity) -> Identity:
