@@ -18,7 +18,7 @@ UNFINISHED := TO[D]O|FIX[M]E|XX[X]|HA[C]K
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
 demo: ## show the runtime at work: tenants, servers, refusals, all on this machine
@@ -68,6 +68,11 @@ explore: ## walk through interleavings of the pool under a simulated clock
 bench-quick: ## the main numbers in about a minute
 	@$(PREPARE) dev
 	@$(RUN) benchmarks/quick.py $(ARGS)
+
+.PHONY: bench-openings
+bench-openings: ## opening a client and making its first call, beside the official SDK
+	@$(PREPARE) dev peers
+	@$(RUN) benchmarks/openings.py $(ARGS)
 
 .PHONY: bench
 bench: ## all measurements

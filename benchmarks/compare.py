@@ -51,9 +51,13 @@ class Cell:
 class Subject:
     """A client process that runs a window when it is told to."""
 
-    def __init__(self, kind: str, url: str, cpu: int | None) -> None:
+    def __init__(self, kind: str, url: str, cpu: int | None, authority: Path | None = None) -> None:
         self.kind = kind
-        if kind.startswith("sdk-"):
+        if kind == "open-sdk":
+            command = [str(SDK_PYTHON), str(HERE / "sdk_subject.py"), kind, url, str(authority)]
+        elif kind.startswith("open-"):
+            command = [sys.executable, str(HERE / "open_subject.py"), kind, url, str(authority)]
+        elif kind.startswith("sdk-"):
             target = url if kind == "sdk-http" else sys.executable
             command = [str(SDK_PYTHON), str(HERE / "sdk_subject.py"), kind, target]
         else:
@@ -100,14 +104,15 @@ def started(command: Sequence[str], cpu: int | None) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def http_responder(cpu: int | None) -> Iterator[str]:
-    """A responder in a process of its own; gives its URL."""
-    command = [sys.executable, str(HERE / "responders.py"), "http"]
+def http_responder(cpu: int | None, tls: Path | None = None) -> Iterator[str]:
+    """A responder in a process of its own, over TLS where it gets a certificate; gives its URL."""
+    command = [sys.executable, str(HERE / "responders.py"), "http", *([] if tls is None else [str(tls)])]
     with started(command, cpu) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+            scheme = "http" if tls is None else "https"
+            yield f"{scheme}://127.0.0.1:{int(process.stdout.readline())}/mcp"
         finally:
             process.stdin.close()
 

@@ -1,7 +1,7 @@
 """Servers that answer at once, so that a client's own cost is what a measurement shows.
 
-    python responders.py http     # prints its port, serves until stdin ends
-    python responders.py stdio    # answers on stdout until stdin ends
+    python responders.py http [CERTIFICATE]   # prints its port, serves until stdin ends
+    python responders.py stdio                # answers on stdout until stdin ends
 
 They run in a process of their own, know four methods of both protocol eras, and check nothing. What they
 cost is the same for every client that is compared. `answer` is used without a process by `memory.py`.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import sys
 import threading
 from typing import Any
@@ -110,9 +111,13 @@ class HttpResponder(asyncio.Protocol):
         )
 
 
-async def _serve_http() -> None:
+async def _serve_http(certificate: str | None) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(HttpResponder, "127.0.0.1", 0, backlog=512)
+    tls = None
+    if certificate is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate)
+    server = await loop.create_server(HttpResponder, "127.0.0.1", 0, backlog=512, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
 
     def watch() -> None:
@@ -138,15 +143,16 @@ def _serve_stdio() -> None:
 def main() -> None:
     if sys.argv[1:] == ["stdio"]:
         _serve_stdio()
-    elif sys.argv[1:] == ["http"]:
+    elif sys.argv[1:2] == ["http"]:
+        certificate = sys.argv[2] if len(sys.argv) > 2 else None
         try:
             import uvloop
         except ImportError:
-            asyncio.run(_serve_http())
+            asyncio.run(_serve_http(certificate))
         else:
-            uvloop.run(_serve_http())
+            uvloop.run(_serve_http(certificate))
     else:
-        sys.exit("usage: responders.py http | stdio")
+        sys.exit("usage: responders.py http [CERTIFICATE] | stdio")
 
 
 if __name__ == "__main__":

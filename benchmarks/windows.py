@@ -73,6 +73,27 @@ async def window(call: Call, concurrent: int, seconds: float, tasks: Any) -> dic
     }
 
 
+async def openings(open_once: Callable[[], Awaitable[tuple[float, float]]]) -> None:
+    """Say `ready`, and for each line of stdin open so many clients, one after the other.
+
+    Args:
+        open_once: Opens a client, makes its first call and closes it; returns when on the clock it began and
+            when the answer was there.
+    """
+    for _ in range(3):
+        await open_once()
+    print(json.dumps({"ready": True}), flush=True)
+    for line in iter(sys.stdin.readline, ""):
+        gc.collect()
+        cpu = time.process_time()
+        times = sorted(
+            ended - began for began, ended in [await open_once() for _ in range(int(line.split()[0]))]
+        )
+        cpu = time.process_time() - cpu
+        found = {"p50_us": times[len(times) // 2] * 1e6, "cpu_us": cpu / len(times) * 1e6}
+        print(json.dumps(found), flush=True)
+
+
 @asynccontextmanager
 async def trio_tasks() -> AsyncIterator[Spawn]:
     """A trio nursery, as something that spawns."""

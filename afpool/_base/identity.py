@@ -16,7 +16,7 @@ import functools
 import hmac
 import secrets
 from collections.abc import Callable, Iterable
-from typing import NewType, NoReturn, SupportsIndex, TypeAlias
+from typing import Any, NewType, NoReturn, SupportsIndex, TypeAlias
 
 import attrs
 
@@ -28,7 +28,7 @@ PoolKey = NewType("PoolKey", str)
 
 _ABSENT = "_"
 _LITERAL_UNDERSCORE = "%5F"
-_CACHED_SERVERS = 16
+_CACHED_KEYS = 16
 _MIN_SECRET = 16
 
 
@@ -54,7 +54,8 @@ class _KeyCache:
 
     __slots__ = ("_keys",)
 
-    _keys: dict[str, tuple[tuple[str, ...], PoolKey]]
+    # server, keyed_on, key and so on, flat: most identities have one, and a dict takes three times as much
+    _keys: tuple[Any, ...]
 
 
 @attrs.frozen(repr=False)
@@ -159,19 +160,23 @@ def encode_key(server: str, identity: Identity, keyed_on: tuple[str, ...] = FIEL
         TypeError: `identity` is no `Identity`.
         ValueError: `server` is empty or no text, or `keyed_on` names an unknown field.
     """
+    key: PoolKey
     try:
-        known = identity._keys.get(server)  # noqa: SLF001 -- the cache belongs to this module
-        if known is not None and known[0] == keyed_on:
-            return known[1]
+        known = identity._keys  # noqa: SLF001 -- the cache belongs to this module
+        if known[0] == server and known[1] == keyed_on:  # the usual one, without a loop
+            key = known[2]
+            return key
     except AttributeError:
         if not isinstance(identity, Identity):
             raise TypeError(f"an identity must be an Identity, not {type(identity).__name__}") from None
-        object.__setattr__(identity, "_keys", {})
+        known = ()
+    for at in range(3, len(known), 3):
+        if known[at] == server and known[at + 1] == keyed_on:
+            key = known[at + 2]
+            return key
     key = _build_key(server, identity, keyed_on)
-    keys = identity._keys  # noqa: SLF001 -- as above
-    if len(keys) >= _CACHED_SERVERS:
-        keys.clear()
-    keys[server] = (keyed_on, key)
+    kept = known[: 3 * (_CACHED_KEYS - 1)]
+    object.__setattr__(identity, "_keys", (server, keyed_on, key, *kept))
     return key
 
 
