@@ -164,6 +164,9 @@ if TYPE_CHECKING:
         HttpTransport as HttpTransport,
     )
     from .client import (
+        HttpxAuth as HttpxAuth,
+    )
+    from .client import (
         MemoryTransport as MemoryTransport,
     )
     from .client import (
@@ -208,6 +211,8 @@ if TYPE_CHECKING:
     from .pool import (
         run_pool as run_pool,
     )
+    from .transports import HttpxAdapter as HttpxAdapter
+    from .transports import Proxy as Proxy
     from .transports import StdioConfig as StdioConfig
     from .transports import TlsConfig as TlsConfig
 
@@ -231,12 +236,12 @@ _HOMES = {
     "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult"),
     "_base.seams": ("Seams",),
     "_base.use": ("Use",),
-    "client": ("HttpTransport", "MemoryTransport", "Plan", "StdioTransport"),
+    "client": ("HttpTransport", "HttpxAuth", "MemoryTransport", "Plan", "StdioTransport"),
     "pool": (
         "Binding", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "Pool", "PoolStatistics",
         "Server", "Toolset", "open_pool", "run_pool",
     ),
-    "transports": ("StdioConfig", "TlsConfig"),
+    "transports": ("HttpxAdapter", "Proxy", "StdioConfig", "TlsConfig"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -244,11 +249,13 @@ __all__ = [
     "ActorCrashed", "AfpoolError", "AuthorizationRequired", "Binding", "BindingChanged", "BoundTool",
     "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport", "ConnectionLost",
     "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
-    "DeadlineExceeded", "Definition", "Delivery", "Event", "HttpTransport", "Identity",
+    "DeadlineExceeded", "Definition", "Delivery", "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth",
+    "Identity",
     "IdentityMismatch", "IdentityMissing", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
     "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOwner",
     "OpenBackoff", "OpenFailed", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed", "PoolKey",
-    "PoolStatistics", "Progress", "ProtocolError", "ScriptedCredentials", "Seams", "Secret", "Server",
+    "PoolStatistics", "Progress", "ProtocolError", "Proxy", "ScriptedCredentials", "Seams", "Secret",
+    "Server",
     "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
     "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
     "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "api_key", "basic", "bearer",

@@ -147,10 +147,19 @@ class CredentialProvider(Protocol):
 
 
 class Signer(Protocol):
-    """Who adds headers that depend on the whole request."""
+    """Who adds headers that depend on the whole request.
+
+    A signer may also have `sign_again(request, response)`: where it has, a 401 is shown to it once, and the
+    headers that it gives go out in one more attempt.
+    """
 
     def sign(self, request: httpx.Request) -> Mapping[str, str] | Awaitable[Mapping[str, str]]:
-        """Give the headers to add to `request`, or an awaitable of them."""
+        """Give the headers to add to `request`, or an awaitable of them.
+
+        `request` is what will be sent, byte for byte: method, URL, every header with `host` and
+        `content-length`, and the body. Each attempt has one of its own. Changing it changes nothing that is
+        sent; a pair given back that it has already is passed over, one of a name that it has replaces it.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._client import Client
 from ._endpoint import Endpoint
+from ._httpx_auth import HttpxAuth
 from ._open import open_client
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport
 from ._settings import ClientSettings, Hooks, ListAnswer
@@ -11,5 +12,6 @@ from ._trip import Answer, Caller, Channel, Rpc, Trip
 
 __all__ = [
     "Answer", "Caller", "Channel", "Client", "ClientSettings", "Endpoint", "Hooks", "HttpTransport",
+    "HttpxAuth",
     "ListAnswer", "MemoryTransport", "Plan", "Rpc", "StdioTransport", "Transport", "Trip", "open_client",
 ]  # fmt: skip

@@ -10,7 +10,6 @@ further attempt passes every gate again.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, final
 
 import trio
@@ -29,6 +28,7 @@ from .._base.errors import (
     ServerFailed,
 )
 from ..protocol import (
+    LOCATION,
     RETRY_AFTER,
     WWW_AUTHENTICATE,
     Followup,
@@ -36,7 +36,10 @@ from ..protocol import (
     parse_challenges,
     parse_retry_after,
 )
-from ..transports import BadHttp, ConnectFailed, Truncated, WireClosed, Woken
+from ..transports import BadHttp, ConnectFailed, Truncated, Unsendable, WireClosed, Woken
+from ._header_rules import checked
+from ._http_channel import HttpChannel
+from ._signing import can_sign_again, signature
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -58,12 +61,13 @@ REDIRECTS: Final = 3
 class Tries:
     """What one request has used up of what may be tried."""
 
-    __slots__ = ("redirects", "rejected", "relisted", "scopes", "step_ups", "throttled", "waited")
+    __slots__ = ("redirects", "refusal", "rejected", "relisted", "scopes", "step_ups", "throttled", "waited")
 
     def __init__(self) -> None:
         self.throttled = 1
         self.waited = 0.0
         self.rejected = False
+        self.refusal: Answer | None = None  # the 401 that the next attempt follows
         self.scopes: tuple[str, ...] = ()
         self.step_ups = 0
         self.relisted = False
@@ -102,10 +106,14 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
     if client.requirement is not None and client.carries_headers:
         issued = await boundary("credential", credential_headers(client, tries), caller)
         headers = [*headers, *issued]
-    if client.settings.signer is not None and client.carries_headers:
-        signed = await boundary("sign", _signed(client, rpc, headers), caller)
-        headers = [*headers, *signed]
-    trip = client.channel.trip(rpc, headers)
+    channel = client.channel
+    if client.settings.signer is not None and isinstance(channel, HttpChannel):
+        draft = channel.draft(rpc, headers)
+        signing = signature(client, draft.request, channel.url(), tries.refusal)
+        signed = await boundary("sign", signing, caller)
+        trip: Trip = channel.signed_trip(draft, signed)
+    else:
+        trip = channel.trip(rpc, headers)
     caller.trip = trip
     caller.started(trip.size)
     return await cross(trip, caller, client)
@@ -151,8 +159,8 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
         raise ServerFailed(
             f"the answer is not HTTP/1.1 ({error}); whether the request ran is not known"
         ) from error
-    except ValueError as error:
-        raise CredentialFailed("a header of the request cannot be sent; nothing was sent") from error
+    except Unsendable as error:
+        raise CredentialFailed(f"{error}; nothing was sent") from error
 
 
 def _lost(trip: Trip, client: Client, why: str) -> AfpoolError:
@@ -182,23 +190,39 @@ def _follow(
         tries.waited += delay
         return trio.sleep(delay)  # noqa: ASYNC105 -- awaited by `boundary`
     if follow is Followup.NEW_CREDENTIAL:
-        if client.requirement is None or tries.rejected or not client.carries_headers:
+        if not another_credential(client, answer, tries):
             return None
         tries.rejected = True
         return NOTHING
     if follow is Followup.STEP_UP:
         return step_up(client, answer, tries)
     if follow is Followup.REDIRECT:
-        if tries.redirects >= REDIRECTS or not client.redirect(answer):
-            return None
-        tries.redirects += 1
-        return NOTHING
+        return NOTHING if redirect(client, answer, tries) else None
     if follow is Followup.RELIST:
         if tries.relisted:
             return None
         tries.relisted = True
         return caller.relist()
     return None
+
+
+def another_credential(client: Client, answer: Answer, tries: Tries) -> bool:
+    """Whether a 401 may be followed by an attempt with another credential or signature: once."""
+    if tries.rejected or not client.carries_headers:
+        return False
+    if can_sign_again(client):
+        tries.refusal = answer
+    return client.requirement is not None or tries.refusal is not None
+
+
+def redirect(client: Client, answer: Answer, tries: Tries) -> bool:
+    """Follow a 307 or 308 within the origin, three times at most; whether it is followed."""
+    location = client.redirect_target(answer.status, answer.header(LOCATION))
+    if location is None or tries.redirects >= REDIRECTS:
+        return False
+    tries.redirects += 1
+    client.go_to(location)
+    return True
 
 
 def step_up(client: Client, answer: Answer, tries: Tries) -> object | None:
@@ -227,7 +251,7 @@ def _error_of(client: Client, answer: Answer, outcome: Outcome) -> AfpoolError:
     return error
 
 
-# ---------------------------------------------------------------------------- credential and signature
+# ---------------------------------------------------------------------------- the credential
 
 
 async def credential_headers(client: Client, tries: Tries) -> Headers:
@@ -274,21 +298,4 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
             f"the credential provider returned {type(given).__name__} for {requirement.service!r}; "
             "nothing was sent"
         )
-    return [
-        (name.lower().encode("latin-1"), value.encode("latin-1"))
-        for name, value in given.credential.to_headers()
-    ]
-
-
-async def _signed(client: Client, rpc: Rpc, headers: Headers) -> Headers:
-    signer = client.settings.signer
-    assert signer is not None
-    try:
-        added = signer.sign(client.as_httpx(rpc, headers))
-        if inspect.isawaitable(added):
-            added = await added
-        return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in added.items()]
-    except AfpoolError:
-        raise
-    except Exception as error:
-        raise CredentialFailed(f"the signer raised {type(error).__name__}; nothing was sent") from error
+    return checked(given.credential.to_headers(), "the credential")

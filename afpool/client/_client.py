@@ -46,23 +46,23 @@ from ..protocol import (
     read_call_result,
     same_origin_redirect,
 )
-from ._attempt import Tries, attempts, credential_headers
+from ..transports import origin_of
+from ._attempt import attempts
 from ._control import Control, Nothing, Told
 from ._http_channel import HttpChannel
 from ._list_tools import fetch_tools
 from ._listen import Listener
+from ._own import send_own
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import httpx
-
     from .._base.credential import CredentialRequirement, NeedsAuthorization
     from .._base.identity import Identity
     from ..protocol import Message, Negotiated
-    from ..transports import Headers, HttpRequest, StdioProcess
+    from ..transports import Headers, StdioProcess
     from ._endpoint import Endpoint
     from ._plan import Plan
     from ._settings import ClientSettings, Hooks, ListAnswer
@@ -244,7 +244,7 @@ class Client:
                 era=era,
                 text_hint=answer.hint,
                 challenge=parse_challenge(answer.header(WWW_AUTHENTICATE)) is not None,
-                same_origin=self._redirect_target(answer) is not None,
+                same_origin=self.redirect_target(answer.status, answer.header(LOCATION)) is not None,
             )
         if outcome.error is None and message is not None and era is Era.STATELESS:
             if is_complete(message.result):
@@ -340,31 +340,24 @@ class Client:
 
     # ------------------------------------------------------------------ for attempts
 
-    def _redirect_target(self, answer: Answer) -> str | None:
-        if answer.status not in (307, 308) or not isinstance(self.channel, HttpChannel):
+    def redirect_target(self, status: int | None, location: bytes | str | None) -> str | None:
+        """Where an answer sends the request, if it may be followed there: 307 or 308 within the origin."""
+        channel = self.channel
+        if status not in (307, 308) or not isinstance(channel, HttpChannel):
             return None
-        origin = self.channel.link.origin
-        url = f"{origin.scheme}://{origin.authority.decode()}{self.channel.target.decode()}"
-        return same_origin_redirect(url, answer.header(LOCATION))
-
-    async def own_headers(self) -> Headers | None:
-        """Credential headers for what the client sends by itself; `None` when there are none to be had."""
-        if self.requirement is None:
-            return []
-        try:
-            return await credential_headers(self, Tries())
-        except AfpoolError:
+        target = same_origin_redirect(channel.url(), location)
+        if target is None:
             return None
+        moves = origin_of(target)[0] != channel.link.origin
+        return None if moves and not channel.movable else target
 
-    def redirect(self, answer: Answer) -> bool:
-        """Follow a redirect to the same origin from now on; return whether there is one."""
-        location = self._redirect_target(answer)
-        if location is None or not isinstance(self.channel, HttpChannel):
-            return False
-        from ..transports import origin_of
-
-        self.channel.target = origin_of(location)[1]
-        return True
+    def go_to(self, url: str) -> None:
+        """Send requests there from now on; a URL that `redirect_target` gave."""
+        channel = self.channel
+        assert isinstance(channel, HttpChannel)
+        origin, channel.target = origin_of(url)
+        if origin != channel.link.origin:
+            channel.move(origin)
 
     def needs_authorization(self, needs: NeedsAuthorization) -> None:
         """Hand the address to the host and to nobody else."""
@@ -374,17 +367,6 @@ class Client:
                 callback(self.server, self.projection, needs)
             except Exception as error:  # noqa: BLE001 -- the app's code; its text may hold the address
                 logger.error("on_authorization raised %s", type(error).__name__)  # noqa: TRY400 -- as above
-
-    def as_httpx(self, rpc: Rpc, headers: Headers) -> httpx.Request:
-        """Show a request to a signer; made only where one is configured."""
-        import httpx
-
-        assert isinstance(self.channel, HttpChannel)
-        link = self.channel.link
-        url = f"{link.origin.scheme}://{link.origin.authority.decode()}{self.channel.target.decode()}"
-        params = rpc.params(0) if callable(rpc.params) else rpc.params
-        pairs = [*self.channel.headers, *rpc.headers, *headers]
-        return httpx.Request("POST", url, headers=pairs, content=params or b"")
 
     # ------------------------------------------------------------------ what the server sends by itself
 
@@ -416,17 +398,13 @@ class Client:
         assert isinstance(self.channel, HttpChannel)
         caller = Control(self, self.settings.seams.now() + self.settings.control_timeout)
         with trio.CancelScope(deadline=caller.deadline):
-            credential = await self.own_headers()
-            if credential is None:
-                return
-            trip = self.channel.post(data, credential)
             try:
-                await trip.run(caller, caller.deadline)
+                await send_own(
+                    self, b"POST", self.channel.headers, Nothing(),
+                    lane="control", gate=caller, deadline=caller.deadline, body=data,
+                )  # fmt: skip
             except Exception:  # noqa: BLE001 -- an answer that does not arrive is the server's loss
                 return
-            finally:
-                if not trip.over:
-                    trip.close()
 
     # ------------------------------------------------------------------ ends
 
@@ -473,26 +451,18 @@ class Client:
 
     async def _delete(self, deadline: float) -> None:
         """Tell the server that the session is over; it may refuse that."""
-        from ..transports import HttpRequest as Request
-
         assert isinstance(self.channel, HttpChannel)
         caller = Control(self, deadline)
         with trio.CancelScope(deadline=deadline):
-            credential = await self.own_headers()
-            if credential is None:
-                return
-            request: HttpRequest = Request(
-                b"DELETE", self.channel.target, [*self.channel.headers, *credential]
-            )
-            # The notification stream has just been stopped, so its place is free: a list that hangs is not in
-            # the way.
-            exchange = self.channel.link.exchange(request, Nothing(), "stream")
             try:
-                await exchange.run(caller, deadline)
+                # The notification stream has just been stopped, so its place is free: a list that hangs is
+                # not in the way.
+                await send_own(
+                    self, b"DELETE", self.channel.headers, Nothing(),
+                    lane="stream", gate=caller, deadline=deadline,
+                )  # fmt: skip
             except Exception:  # noqa: BLE001 -- the session then ends by the server's own clock
                 return
-            finally:
-                exchange.close()
 
     def kill(self) -> None:
         """End it at once; synchronous."""

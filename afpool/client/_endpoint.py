@@ -5,7 +5,8 @@ Nothing that carries a request is in here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+import logging
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
@@ -14,9 +15,14 @@ from ..transports import Connector
 if TYPE_CHECKING:
     from .._base.seams import Seams
     from ..protocol import Era
-    from ..transports import TlsConfig
+    from ..transports import Proxy, TlsConfig
+
+    _Way: TypeAlias = tuple[TlsConfig, Proxy | None, str | None]
+
+logger = logging.getLogger("afpool")
 
 ERA_KEPT: Final = 3600.0
+CONNECTORS_KEPT: Final = 16
 
 
 @final
@@ -34,7 +40,7 @@ class Endpoint:
         self.name = name
         self.connecting = trio.CapacityLimiter(max_connecting)
         self._seams = seams
-        self._connectors: dict[TlsConfig, Connector] = {}
+        self._connectors: dict[_Way, Connector] = {}
         self._era: Era | None = None
         self._era_until = 0.0
 
@@ -51,9 +57,21 @@ class Endpoint:
         """It has proved wrong."""
         self._era = None
 
-    def connector(self, tls: TlsConfig) -> Connector:
-        """The connector of one TLS configuration; keeps DNS answers."""
-        connector = self._connectors.get(tls)
+    def connector(self, tls: TlsConfig, *, proxy: Proxy | None = None, uds: str | None = None) -> Connector:
+        """The connector of one way to the endpoint; keeps DNS answers. Called once per opening.
+
+        A way that is not verified says so in the log, each time.
+        """
+        if tls.insecure:
+            logger.warning(
+                "a client is opened whose server's TLS certificate is not verified (insecure=True)"
+            )
+        if proxy is not None and proxy.tls.insecure:
+            logger.warning("a client is opened whose proxy's TLS certificate is not verified (insecure=True)")
+        way = (tls, proxy, uds)
+        connector = self._connectors.get(way)
         if connector is None:
-            connector = self._connectors[tls] = Connector(self._seams, tls)
+            while len(self._connectors) >= CONNECTORS_KEPT:
+                del self._connectors[next(iter(self._connectors))]  # clients that have it keep it
+            connector = self._connectors[way] = Connector(self._seams, tls, proxy=proxy, uds=uds)
         return connector

@@ -22,15 +22,37 @@ from ..protocol import (
     encode_request,
 )
 from ..transports import HttpLink, HttpRequest
+from ._header_rules import merged
 from ._trip import Answer, Rpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from .._base.gate import Gate
-    from ..transports import Headers, HttpExchange
+    from ..transports import Headers, HttpExchange, HttpxExchange, HttpxLink, Origin
+
+    Link: TypeAlias = HttpLink | HttpxLink
 
 HINT_BYTES: Final = 2048
+
+
+@final
+class Draft:
+    """A request that is whole but for its signature.
+
+    Attributes:
+        request: Every byte of it, as it will be sent.
+        request_id: The id that its body holds.
+        rpc: What it was made from.
+    """
+
+    __slots__ = ("request", "request_id", "rpc")
+
+    def __init__(self, request: HttpRequest, request_id: int, rpc: Rpc) -> None:
+        self.request = request
+        self.request_id = request_id
+        self.rpc = rpc
 
 
 @final
@@ -42,20 +64,30 @@ class HttpChannel:
         headers: Sent with every request, lower-case pairs.
         on_message: Told of notifications and requests that come on any stream.
         next_id: Ids of this client's requests.
+        movable: Whether `http` may become `https` where the server says so.
     """
 
-    __slots__ = ("_next", "headers", "link", "max_message", "on_message", "target")
+    __slots__ = ("_before", "_next", "headers", "link", "max_message", "movable", "on_message", "target")
 
-    def __init__(self, link: HttpLink, target: bytes, headers: Headers, max_message: int) -> None:
+    def __init__(
+        self, link: Link, target: bytes, headers: Headers, max_message: int, *, movable: bool = True
+    ) -> None:
         self.link = link
         self.target = target
         self.headers = headers
         self.max_message = max_message
+        self.movable = movable
         self.on_message: Callable[[Message], None] = _ignore
+        self._before: Link | None = None
         self._next = 0
 
     def trip(self, rpc: Rpc, headers: Headers) -> HttpTrip:
         """Make a trip; nothing happens before its `run`."""
+        draft = self.draft(rpc, headers)
+        return HttpTrip(self, draft.request, rpc, draft.request_id)
+
+    def draft(self, rpc: Rpc, headers: Headers) -> Draft:
+        """Make a request that lacks nothing but its signature; `signed_trip` sends it."""
         self._next += 1
         request_id = self._next
         params = rpc.params
@@ -66,17 +98,38 @@ class HttpChannel:
             if rpc.notification
             else encode_request(request_id, rpc.method, params)
         )
-        request = HttpRequest(b"POST", self.target, [*self.headers, *rpc.headers, *headers], body)
-        return HttpTrip(self, request, rpc, request_id)
+        pairs = [*self.headers, *rpc.headers]
+        if headers:
+            pairs = merged(pairs, headers)
+        return Draft(HttpRequest(b"POST", self.target, pairs, body), request_id, rpc)
 
-    def post(self, body: bytes, headers: Headers) -> HttpTrip:
-        """Make a trip of a ready message, such as the answer to a server's request."""
-        rpc = Rpc("", notification=True)
-        return HttpTrip(self, HttpRequest(b"POST", self.target, [*self.headers, *headers], body), rpc, 0)
+    def signed_trip(self, draft: Draft, signature: Headers) -> HttpTrip:
+        """Make a trip of a draft: nothing of it changes, the signature is added."""
+        return HttpTrip(self, with_headers(draft.request, signature), draft.rpc, draft.request_id)
+
+    def move(self, origin: Origin) -> None:
+        """Use connections to another origin from now on; what is on the way on the old ones ends there."""
+        assert isinstance(self.link, HttpLink)
+        self._before = self.link
+        self.link = self.link.moved(origin)
+
+    def url(self) -> str:
+        """Where requests go, whole."""
+        origin = self.link.origin
+        return f"{origin.scheme}://{origin.authority.decode()}{self.target.decode()}"
 
     def kill(self) -> None:
         """Close every connection at once."""
         self.link.close()
+        if self._before is not None:
+            self._before.close()
+
+
+def with_headers(request: HttpRequest, headers: Headers) -> HttpRequest:
+    """The same request with further headers, which replace those of the same name."""
+    if not headers:
+        return request
+    return HttpRequest(request.method, request.target, merged([*request.headers], headers), request.body)
 
 
 @final
@@ -89,7 +142,7 @@ class HttpTrip:
         self.request_id = request_id
         self.size = len(request.body)
         self._sink = AnswerSink(channel.max_message, channel.on_message, rpc.on_progress)
-        self._exchange: HttpExchange = channel.link.exchange(request, self._sink, rpc.lane)
+        self._exchange: HttpExchange | HttpxExchange = channel.link.exchange(request, self._sink, rpc.lane)
 
     @property
     def begun(self) -> bool:

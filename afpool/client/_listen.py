@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import trio
 
+from .._base.gate import OpenGate
 from ..protocol import (
     METHOD,
     BodyKind,
@@ -22,9 +23,11 @@ from ..protocol import (
     SseParser,
     body_kind,
     decode_messages,
+    encode_request,
     listen_params,
 )
 from ._http_channel import HttpChannel
+from ._own import send_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +139,7 @@ class Listener:
         rpc = Rpc("subscriptions/listen", listen_params(self.client.meta))
         trip = channel.trip(rpc, [])
         try:
-            answer = await trip.run(_gate(), float("inf"))
+            answer = await trip.run(OpenGate(), float("inf"))
         except Exception:  # noqa: BLE001 -- the stream's end is the link's to tell
             return 0.0
         finally:
@@ -146,29 +149,21 @@ class Listener:
         return 0.0
 
     async def _http(self, channel: HttpChannel) -> float:
-        from ..transports import HttpRequest
-
         sink = _StreamSink(self, channel)
+        method, body = b"GET", b""
         if self.client.stateless:
-            from ..protocol import encode_request
-
-            body = encode_request(0, "subscriptions/listen", listen_params(self.client.meta))
+            method, body = b"POST", encode_request(0, "subscriptions/listen", listen_params(self.client.meta))
             headers: Headers = [*channel.headers, (METHOD, b"subscriptions/listen")]
-            request = HttpRequest(b"POST", channel.target, headers, body)
         else:
             headers = [pair for pair in channel.headers if pair[0] not in (b"content-type", b"accept")]
-            request = HttpRequest(b"GET", channel.target, [*headers, (b"accept", b"text/event-stream")])
-        credential = await self.client.own_headers()
-        if credential is None:
-            return 0.0
-        request = HttpRequest(request.method, request.target, [*request.headers, *credential], request.body)
-        exchange = channel.link.exchange(request, sink, "stream")
+            headers.append((b"accept", b"text/event-stream"))
         try:
-            await exchange.run(_gate(), float("inf"))
+            await send_own(
+                self.client, method, headers, sink,
+                lane="stream", gate=OpenGate(), deadline=float("inf"), body=body,
+            )  # fmt: skip
         except Exception:  # noqa: BLE001 -- however it ends, it is lost and asked for again
             return sink.retry
-        finally:
-            exchange.close()
         return sink.retry
 
     # ------------------------------------------------------------------ told by the sink
@@ -226,9 +221,3 @@ class _StreamSink:
                 else:
                     return True  # the subscription has ended in order
         return False
-
-
-def _gate() -> Any:
-    from .._base.gate import OpenGate
-
-    return OpenGate()

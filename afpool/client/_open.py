@@ -22,10 +22,6 @@ from .._base.errors import (
     TooLarge,
 )
 from ..protocol import (
-    ACCEPT,
-    ACCEPT_BOTH,
-    CONTENT_TYPE,
-    JSON_TYPE,
     METHOD,
     PROTOCOL_VERSION,
     RETRY_AFTER,
@@ -43,11 +39,12 @@ from ..protocol import (
     parse_retry_after,
     stateless_meta,
 )
-from ..transports import HttpLink, SpawnFailed, StdioProcess, origin_of
-from ._attempt import Tries, attempt, step_up
+from ..transports import SpawnFailed, StdioProcess
+from ._attempt import Tries, another_credential, attempt, redirect, step_up
 from ._client import Client
 from ._control import Control
 from ._http_channel import HttpChannel
+from ._http_way import http_channel
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
@@ -265,8 +262,7 @@ class _Opener:
             else:
                 negotiation.answered(answer.message)
             return
-        if client.redirect(answer) and tries.redirects < 3:
-            tries.redirects += 1
+        if redirect(client, answer, tries):
             return
         if answer.message is None and answer.hint and not step.notification:
             negotiation.unreadable("a body that is no JSON-RPC", status=answer.status)
@@ -280,18 +276,18 @@ class _Opener:
         answer = self._answer
         assert answer is not None
         challenge = answer.header(WWW_AUTHENTICATE)
-        if client.requirement is not None:
-            if step.http_status == 401 and not tries.rejected:
-                tries.rejected = True
-                negotiation.resumed()
-                return
-            if (
-                step.http_status == 403
-                and parse_challenge(challenge) is not None
-                and step_up(client, answer, tries)
-            ):
-                negotiation.resumed()
-                return
+        if step.http_status == 401 and another_credential(client, answer, tries):
+            tries.rejected = True
+            negotiation.resumed()
+            return
+        if (
+            client.requirement is not None
+            and step.http_status == 403
+            and parse_challenge(challenge) is not None
+            and step_up(client, answer, tries)
+        ):
+            negotiation.resumed()
+            return
         retry_after = parse_retry_after(answer.header(RETRY_AFTER), self._settings.seams.unix_now())
         if step.http_status == 403 and challenge is None:
             raise OpenFailed("the server refuses this client (HTTP 403); nothing was sent", http_status=403)
@@ -312,17 +308,7 @@ class _Opener:
         process: StdioProcess | None = None
         channel: HttpChannel | StreamChannel
         if isinstance(transport, HttpTransport):
-            origin, target = origin_of(transport.url)
-            link = HttpLink(
-                origin,
-                self._endpoint.connector(transport.tls),
-                seams=settings.seams,
-                limit=settings.max_operations,
-                keepalive_expiry=settings.keepalive_expiry,
-            )
-            headers = [(CONTENT_TYPE, JSON_TYPE), (ACCEPT, ACCEPT_BOTH)]
-            headers += [(name.encode("ascii"), value.encode("latin-1")) for name, value in transport.headers]
-            channel = HttpChannel(link, target, headers, settings.max_message)
+            channel = http_channel(transport, self._endpoint, settings, self._spawn)
         elif isinstance(transport, StdioTransport):
             try:
                 process = await StdioProcess.spawn(transport.config, settings.seams)

@@ -4,25 +4,62 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
+import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from types import FunctionType
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import attrs
 
 from .._base.canonical import canonical_json
 from .._base.credential import CredentialRequirement
 from ..protocol import era_of
-from ..transports import StdioConfig, TlsConfig, Wire, origin_of
+from ..transports import Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
+from ._header_rules import name_problem, value_problem
+
+_UDS_MAX: Final = 107  # what `sockaddr_un` holds on Linux
 
 
 def _headers(value: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     pairs = tuple((str(name).lower(), text) for name, text in dict(value).items())
     for name, text in pairs:
-        if not isinstance(text, str):
-            raise TypeError(f"the value of the header {name!r} is {type(text).__name__}, not a string")
-        if any(ord(char) < 0x20 or ord(char) == 0x7F for char in name + text):
-            raise ValueError(f"the header {name!r} holds a control character")
+        problem = value_problem(text)
+        if problem is not None:
+            kind = ValueError if isinstance(text, str) else TypeError
+            raise kind(f"the value of the header {name!r} {problem}")
+        problem = name_problem(name)
+        if problem is not None:
+            raise ValueError(f"the header {name!r} cannot be configured: its name {problem}")
     return pairs
+
+
+# Stands for the environment until the URL is known.
+_ENVIRONMENT: Final[Any] = object()
+
+
+def _proxy(value: Proxy | str | None) -> Proxy | None:
+    if value is None or isinstance(value, Proxy):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"a proxy is a URL, 'env' or a Proxy, not {type(value).__name__}")
+    return _ENVIRONMENT if value == "env" else Proxy(url=value)
+
+
+_factories: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_factory_numbers = itertools.count(1)
+
+
+def _factory_name(factory: Callable[[], Any]) -> str:
+    """What tells one factory from another: its name where that is enough, otherwise a number of its own."""
+    name = f"{getattr(factory, '__module__', '?')}.{getattr(factory, '__qualname__', type(factory).__name__)}"
+    if isinstance(factory, FunctionType | type) and "<" not in name:
+        return name
+    number = _factories.get(factory)
+    if number is None:
+        number = _factories[factory] = next(_factory_numbers)
+    return f"{name}#{number}"
 
 
 @attrs.frozen(kw_only=True)
@@ -31,22 +68,56 @@ class HttpTransport:
 
     Attributes:
         url: The server's MCP endpoint.
-        headers: Static headers; values may be secrets and are never shown.
-        tls: How the server is verified.
+        headers: Static headers; values may be secrets and are never shown. What the protocol or the
+            connection decides (`host`, `content-length`, `mcp-session-id` and their like) is refused.
+        tls: How the server is verified, and who we are.
+        proxy: An HTTP proxy to go through by CONNECT: a `Proxy`, the URL of one that wants no credential, or
+            `"env"` for what the environment says, read when this object is made. Direct when absent,
+            whatever the environment says.
+        uds: Path of a Unix socket that the server listens on; the URL then says path and `Host` only.
+        httpx_transport: Makes an `httpx.AsyncBaseTransport` to send requests with instead of afpool's own
+            layer, one per client, closed with it. Its gate is weaker: see `docs/transports.md`. Use one
+            function for one way: another factory is another plan.
+
+    Raises:
+        ValueError: Something that cannot be, or two ways at once. The text quotes no URL and no value.
+        TypeError: A header value that is no string, or a `proxy` that is none.
     """
 
     url: str
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
     tls: TlsConfig = attrs.field(factory=TlsConfig)
+    proxy: Proxy | None = attrs.field(default=None, converter=_proxy)
+    uds: str | None = None
+    httpx_transport: Callable[[], Any] | None = attrs.field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        origin_of(self.url)
+        origin, _ = origin_of(self.url)
+        if self.proxy is _ENVIRONMENT:
+            object.__setattr__(self, "proxy", proxy_from_env(origin, os.environ))
+        if self.uds is not None:
+            path = os.fsencode(self.uds)
+            if not path or b"\x00" in path or len(path) > _UDS_MAX:
+                raise ValueError(f"the path of a Unix socket has 1 to {_UDS_MAX} bytes, none of them zero")
+        if self.uds is not None and self.proxy is not None:
+            raise ValueError("a Unix socket is not reached through a proxy")
+        if self.httpx_transport is not None and (
+            self.uds is not None or self.proxy is not None or self.tls != TlsConfig()
+        ):
+            raise ValueError("an httpx transport brings its own proxy, socket and TLS: configure them there")
 
     @property
     def endpoint(self) -> str:
-        """Transport and origin."""
+        """Transport and origin, and the way to it where it is no direct one."""
         origin, target = origin_of(self.url)
-        return f"{origin.scheme}://{origin.authority.decode()}{target.decode()}"
+        name = f"{origin.scheme}://{origin.authority.decode()}{target.decode()}"
+        if self.proxy is not None:
+            name += f" through {self.proxy.url}"
+        if self.uds is not None:
+            name += f" at {self.uds}"
+        if self.httpx_transport is not None:
+            name += f" by {_factory_name(self.httpx_transport)}"
+        return name
 
     def document(self) -> dict[str, Any]:
         """Everything that decides whom and how we talk to."""
@@ -54,7 +125,10 @@ class HttpTransport:
             "transport": "http",
             "url": self.url,
             "headers": [list(pair) for pair in self.headers],
-            "tls": _plain(self.tls),
+            "tls": self.tls.document(),
+            "proxy": None if self.proxy is None else self.proxy.document(),
+            "uds": self.uds,
+            "httpx": None if self.httpx_transport is None else _factory_name(self.httpx_transport),
         }
 
 

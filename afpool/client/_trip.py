@@ -61,7 +61,13 @@ class Answer:
 
 
 class Trip(Protocol):
-    """One request on its way."""
+    """One request on its way.
+
+    Attributes:
+        size: Bytes of its body or line.
+    """
+
+    size: int
 
     @property
     def begun(self) -> bool:

@@ -185,8 +185,9 @@ def same_origin_redirect(url: str, location: bytes | str | None) -> str | None:
     """Resolve the target of a 307 or 308 against the request's URL.
 
     Returns:
-        The absolute URL, without a fragment, where scheme, host and port are the request's own. `None`
-        where they differ, where the target names a user, or where it is no URL: it is not followed.
+        The absolute URL, without a fragment, where scheme, host and port are the request's own, or where
+        only `http` on its usual port has become `https` on its usual port. `None` where they differ
+        otherwise, where the target names a user, or where it is no URL: it is not followed.
     """
     if location is None:
         return None
@@ -197,11 +198,16 @@ def same_origin_redirect(url: str, location: bytes | str | None) -> str | None:
     try:
         target = urlsplit(urljoin(url, text))
         origin = urlsplit(url)
-        if _origin(target) != _origin(origin) or "@" in target.netloc:
+        there, here = _origin(target), _origin(origin)
+        if "@" in target.netloc or (there != here and not _upgraded(here, there)):
             return None
     except ValueError:
         return None
     return target._replace(fragment="").geturl()
+
+
+def _upgraded(here: tuple[str, str, int], there: tuple[str, str, int]) -> bool:
+    return here == ("http", here[1], 80) and there == ("https", here[1], 443)
 
 
 def _origin(parts: Any) -> tuple[str, str, int]:

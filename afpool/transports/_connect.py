@@ -1,4 +1,4 @@
-"""From an origin to a connected wire: names, addresses, sockets, TLS.
+"""From an origin to a connected wire: names, addresses, sockets, a proxy on the way, TLS.
 
 One `Connector` belongs to one endpoint configuration and is shared by all clients that talk to it: what
 it keeps (addresses for 30 s, the TLS context) is true for every key. It holds no connection. A failure
@@ -7,21 +7,25 @@ says which step failed and never quotes a URL, whose query may be a secret.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
-import os
 import socket
 import ssl
-import threading
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from afpool._base.seams import Seams  # noqa: TC001
+from afpool.transports._connect_failed import Address, ConnectFailed, ConnectReason
 from afpool.transports._tls import TlsWire
+from afpool.transports._tls_config import TlsConfig, shared_ssl_context
+from afpool.transports._tls_tunnel import TlsInTlsWire
 from afpool.transports._wire import SocketWire, Wire, WireClosed
+
+if TYPE_CHECKING:
+    from afpool.transports._origin import Origin
+    from afpool.transports._proxy import Proxy
 
 ADDRESSES_KEPT: Final = 30.0
 """Seconds for which the addresses of a name are used again."""
@@ -34,159 +38,8 @@ _KEEPALIVE_INTERVAL: Final = 5
 _KEEPALIVE_PROBES: Final = 3
 _USER_TIMEOUT_MS: Final = 30_000
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-
-ConnectReason: TypeAlias = Literal["resolve", "refused", "unreachable", "tls", "timeout"]
-Address: TypeAlias = tuple[int, object]
-
-
-class ConnectFailed(Exception):
-    """No connection came about. Nothing of any request was sent.
-
-    Args:
-        reason: Which step failed.
-        message: What happened, without secrets.
-    """
-
-    def __init__(self, reason: ConnectReason, message: str) -> None:
-        super().__init__(message)
-        self.reason: ConnectReason = reason
-
-
-@attrs.frozen
-class Origin:
-    """Whom to connect to.
-
-    Attributes:
-        scheme: `http` or `https` (`ws` or `wss` where the caller of `origin_of` admits them).
-        host: A name in its ASCII form, or an IP address without brackets.
-        port: Given, or the scheme's own.
-    """
-
-    scheme: str
-    host: str
-    port: int
-
-    @property
-    def secure(self) -> bool:
-        """Whether TLS is spoken."""
-        return self.scheme in {"https", "wss"}
-
-    @property
-    def authority(self) -> bytes:
-        """The value of the `Host` header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return (host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}").encode("ascii")
-
-
-def origin_of(url: str, *, schemes: tuple[str, ...] = ("http", "https")) -> tuple[Origin, bytes]:
-    """Part a URL into whom to connect to and what to ask for.
-
-    Args:
-        url: Absolute. International names are brought into their ASCII form.
-        schemes: Which ones are admitted, of `http`, `https`, `ws`, `wss`.
-
-    Returns:
-        The origin, and path with query as the request target.
-
-    Raises:
-        ValueError: Another scheme, no host, a user name or password, a fragment, or no URL at all. The
-            message does not quote the URL.
-    """
-    import httpx
-
-    parsed: httpx.URL | None = None
-    with contextlib.suppress(httpx.InvalidURL, TypeError):
-        parsed = httpx.URL(url)
-    if parsed is None:
-        # Raised out here, so that no context of the exception quotes the URL.
-        raise ValueError("the server's URL cannot be parsed")
-    if parsed.scheme not in schemes:
-        raise ValueError(f"the server's URL must start with one of {', '.join(s + '://' for s in schemes)}")
-    if not parsed.host:
-        raise ValueError("the server's URL names no host")
-    if parsed.userinfo:
-        raise ValueError("the server's URL holds a user name; credentials are configured beside the URL")
-    if parsed.fragment or "#" in url:
-        raise ValueError("the server's URL holds a fragment, which is never sent")
-    port = parsed.port
-    if port is None:
-        port = _DEFAULT_PORTS[parsed.scheme]
-    if not 0 < port < 65536:
-        raise ValueError("the server's URL holds a port that does not exist")
-    host = parsed.raw_host.decode("ascii")
-    return Origin(parsed.scheme, host, port), parsed.raw_path
-
-
-@attrs.frozen
-class TlsConfig:
-    """How TLS is spoken with an endpoint.
-
-    Attributes:
-        ca_file: PEM file of the authorities to trust, instead of the system's.
-        ca_data: The same as text; both may be given.
-        client_cert: PEM file of our certificate chain.
-        client_key: PEM file of its key, where it is not in `client_cert`.
-        insecure: Take any certificate of any name. For tests on one's own machine.
-        min_version: The oldest protocol version spoken.
-    """
-
-    ca_file: str | None = None
-    ca_data: str | None = None
-    client_cert: str | None = None
-    client_key: str | None = None
-    insecure: bool = False
-    min_version: Literal["1.2", "1.3"] = "1.2"
-
-
-_Stamp: TypeAlias = tuple[tuple[int, int] | None, ...]
-_contexts: dict[TlsConfig, tuple[_Stamp, ssl.SSLContext]] = {}
-_contexts_lock = threading.Lock()
-
-
-def shared_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Give the process's one context for a configuration; a new one when its files have changed.
-
-    Blocking (about 18 ms for the first of a configuration) and safe in threads. Nobody may change the
-    context afterwards.
-
-    Raises:
-        OSError: A file cannot be read.
-        ssl.SSLError: A file holds no certificate or key, or they do not fit each other.
-    """
-    stamp = _stamp(tls)
-    with _contexts_lock:
-        kept = _contexts.get(tls)
-        if kept is not None and kept[0] == stamp:
-            return kept[1]
-        context = _build_context(tls)
-        _contexts[tls] = (stamp, context)
-        return context
-
-
-def _stamp(tls: TlsConfig) -> _Stamp:
-    stamps: list[tuple[int, int] | None] = []
-    for path in (tls.ca_file, tls.client_cert, tls.client_key):
-        if path is None:
-            stamps.append(None)
-        else:
-            found = os.stat(path)  # noqa: PTH116
-            stamps.append((found.st_mtime_ns, found.st_size))
-    return tuple(stamps)
-
-
-def _build_context(tls: TlsConfig) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.ca_data)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3 if tls.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
-    # A renegotiation would make a write wait for a read, which the send gate's single step cannot do.
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    context.set_alpn_protocols(["http/1.1"])
-    if tls.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if tls.client_cert is not None:
-        context.load_cert_chain(tls.client_cert, tls.client_key)
-    return context
+_UNIX_WAIT: Final = 0.01
+_UNIX_WAIT_MAX: Final = 0.2
 
 
 @attrs.define(eq=False)
@@ -205,12 +58,20 @@ class Connector:
         seams: Clock, network and threads.
         tls: A configuration, or a ready context, used as it is.
         resolve_limit: How many look-ups of one name may occupy a thread at once.
+        proxy: Every connection goes through it, by CONNECT.
+        uds: Path of the Unix socket that every connection goes to, whatever the origin's host is.
     """
 
-    __slots__ = ("_names", "_resolve_limit", "_seams", "_tls", "_tls_limiter")
+    __slots__ = ("_names", "_proxy", "_resolve_limit", "_seams", "_settled", "_tls", "_tls_limiter", "_uds")
 
     def __init__(
-        self, seams: Seams, tls: TlsConfig | ssl.SSLContext | None = None, *, resolve_limit: int = 2
+        self,
+        seams: Seams,
+        tls: TlsConfig | ssl.SSLContext | None = None,
+        *,
+        resolve_limit: int = 2,
+        proxy: Proxy | None = None,
+        uds: str | None = None,
     ) -> None:
         self._seams = seams
         self._tls: TlsConfig | ssl.SSLContext = TlsConfig() if tls is None else tls
@@ -218,6 +79,9 @@ class Connector:
         self._tls_limiter = trio.CapacityLimiter(1)
         self._resolve_limit = resolve_limit
         self._names: dict[tuple[str, int], _Name] = {}
+        self._settled: dict[TlsConfig, ssl.SSLContext] = {}
+        self._proxy = proxy
+        self._uds = uds
 
     async def connect(self, origin: Origin) -> Wire:
         """Open a connection, with TLS where the origin is secure.
@@ -226,33 +90,67 @@ class Connector:
         occupies a thread is left to end by itself.
 
         Raises:
-            ConnectFailed: With the step that failed.
+            ConnectFailed: With the step that failed. Nothing of any request was sent; to a proxy nothing
+                but the CONNECT.
         """
-        context = await self._context() if origin.secure else None
-        addresses = await self._resolve(origin.host, origin.port)
-        sock = await self._first_of(addresses)
+        context = await self._context(self._tls) if origin.secure else None
+        if self._uds is not None:
+            wire: SocketWire = await self._unix(self._uds)
+        elif self._proxy is not None:
+            wire = await self._tunnel(self._proxy, origin)
+        else:
+            wire = await self._tcp(origin.host, origin.port, "server")
+        if context is None:
+            return wire
+        named = self._tls.hostname if isinstance(self._tls, TlsConfig) else None
+        return await _secured(wire, context, named or origin.host, "server")
+
+    async def _tunnel(self, proxy: Proxy, origin: Origin) -> SocketWire:
+        """Connect to the proxy and have it connect to the origin."""
+        there = proxy.origin
+        context = await self._context(proxy.tls) if there.secure else None
+        wire = await self._tcp(there.host, there.port, "proxy")
+        if context is not None:
+            wire = await _secured(wire, context, proxy.tls.hostname or there.host, "proxy")
+        try:
+            await proxy.open_tunnel(wire, origin)
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def _tcp(self, host: str, port: int, whom: str) -> SocketWire:
+        sock = await self._first_of(await self._resolve(host, port, whom), whom)
         try:
             _tune(sock)
-            wire = SocketWire(sock)
+            return SocketWire(sock)
         except BaseException:
             sock.close()
             raise
-        if context is None:
-            return wire
-        try:
-            return await TlsWire.handshake(wire, context, origin.host)
-        except ssl.SSLCertVerificationError as error:
-            failed = ConnectFailed("tls", f"the server's certificate is not accepted: {error.verify_message}")
-        except ssl.SSLError as error:
-            failed = ConnectFailed("tls", f"the TLS handshake failed: {error.reason or type(error).__name__}")
-        except WireClosed as error:
-            failed = ConnectFailed("tls", f"the TLS handshake failed: {error}")
-        raise failed
 
-    async def _context(self) -> ssl.SSLContext:
-        tls = self._tls
+    async def _unix(self, path: str) -> SocketWire:
+        wait = _UNIX_WAIT
+        while True:
+            try:
+                sock: socket.socket = await self._seams.connect(socket.AF_UNIX, path)
+            except OSError as error:
+                raise _connect_failed([error], "server") from error
+            try:
+                sock.getpeername()
+            except OSError:
+                # The server's queue is full: the kernel takes no waiter, so there is nothing to wait on.
+                sock.close()
+            else:
+                return SocketWire(sock)
+            await trio.sleep(wait)
+            wait = min(wait * 2, _UNIX_WAIT_MAX)
+
+    async def _context(self, tls: TlsConfig | ssl.SSLContext) -> ssl.SSLContext:
         if isinstance(tls, ssl.SSLContext):
             return tls
+        settled = self._settled.get(tls)
+        if settled is not None:
+            return settled
         try:
             context: ssl.SSLContext = await self._seams.in_thread(
                 lambda: shared_ssl_context(tls), self._tls_limiter
@@ -260,11 +158,11 @@ class Connector:
         except OSError as error:  # ssl.SSLError is one too
             why = error.strerror or type(error).__name__
             raise ConnectFailed("tls", f"the TLS configuration cannot be used: {why}") from error
-        # Kept for this connector's life: a client opened after a file changed brings a connector of its own.
-        self._tls = context
+        if not tls.has_files:
+            self._settled[tls] = context
         return context
 
-    async def _resolve(self, host: str, port: int) -> list[Address]:
+    async def _resolve(self, host: str, port: int, whom: str) -> list[Address]:
         literal = _literal(host, port)
         if literal is not None:
             return [literal]
@@ -278,14 +176,14 @@ class Connector:
             found: list[Address] = await seams.in_thread(lambda: seams.resolve(host, port), name.limiter)
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or type(error).__name__
-            raise ConnectFailed("resolve", f"the server's name cannot be resolved: {why}") from error
+            raise ConnectFailed("resolve", f"the {whom}'s name cannot be resolved: {why}") from error
         if not found:
-            raise ConnectFailed("resolve", "the server's name has no address")
+            raise ConnectFailed("resolve", f"the {whom}'s name has no address")
         name.addresses = _alternate(found)
         name.until = seams.now() + ADDRESSES_KEPT
         return name.addresses
 
-    async def _first_of(self, addresses: list[Address]) -> socket.socket:
+    async def _first_of(self, addresses: list[Address], whom: str) -> socket.socket:
         """Connect to the first address that answers, each next one 250 ms behind the one before."""
         errors: list[OSError] = []
         made: list[socket.socket] = []
@@ -295,7 +193,7 @@ class Connector:
             await self._race(addresses, made, errors)
         if made:
             return made[0]
-        raise _connect_failed(errors)
+        raise _connect_failed(errors, whom)
 
     async def _race(self, addresses: list[Address], made: list[socket.socket], errors: list[OSError]) -> None:
         async def attempt(index: int) -> None:
@@ -340,6 +238,20 @@ class Connector:
         return True
 
 
+async def _secured(wire: SocketWire, context: ssl.SSLContext, name: str, whom: str) -> TlsWire:
+    """Shake hands on a wire, over the TLS that is spoken on it already if there is one."""
+    kind = TlsInTlsWire if isinstance(wire, TlsWire) else TlsWire
+    try:
+        return await kind.handshake(wire, context, name)
+    except ssl.SSLCertVerificationError as error:
+        why = f"the {whom}'s certificate is not accepted: {error.verify_message}"
+    except ssl.SSLError as error:
+        why = f"the TLS handshake with the {whom} failed: {error.reason or type(error).__name__}"
+    except WireClosed as error:
+        why = f"the TLS handshake with the {whom} failed: {error}"
+    raise ConnectFailed("tls", why)
+
+
 def _first_leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -370,7 +282,7 @@ def _alternate(addresses: list[Address]) -> list[Address]:
     return mixed
 
 
-def _connect_failed(errors: list[OSError]) -> ConnectFailed:
+def _connect_failed(errors: list[OSError], whom: str) -> ConnectFailed:
     codes = {error.errno for error in errors}
     words = ", ".join(sorted({error.strerror or type(error).__name__ for error in errors}))
     reason: ConnectReason = "unreachable"
@@ -379,7 +291,7 @@ def _connect_failed(errors: list[OSError]) -> ConnectFailed:
         reason = "refused"
     elif codes == {errno.ETIMEDOUT}:
         reason = "timeout"
-    return ConnectFailed(reason, f"no connection to the server: {words}")
+    return ConnectFailed(reason, f"no connection to the {whom}: {words}")
 
 
 def _tune(sock: socket.socket) -> None:

@@ -26,6 +26,12 @@ MAX_HEAD: Final = 64 * 1024
 MAX_BEFORE_ANSWER: Final = 4 * MAX_HEAD
 """The most bytes that are read before the head of the final answer is there."""
 
+FRAMING: Final = 512 * 1024
+"""The most bytes of a body that may be no content (sizes of chunks, their extensions, trailers), beside
+`FRAMING_PER_BYTE` for each byte of content."""
+
+FRAMING_PER_BYTE: Final = 16
+
 MAX_TAIL: Final = 64 * 1024
 """The most bytes of a tail that are read in order to keep a connection."""
 
@@ -34,6 +40,8 @@ MAX_TAIL_AGE: Final = 1.0
 
 Headers = list[tuple[bytes, bytes]]
 
+_FRAMING_HEADERS: Final = {b"content-length": 1, b"transfer-encoding": 2}
+_BOTH: Final = 3
 _NEED_DATA: Final = h11.NEED_DATA
 _END: Final = h11.EndOfMessage()
 
@@ -86,7 +94,9 @@ class HttpConnection:
     """
 
     __slots__ = (
+        "_content",
         "_ended",
+        "_framed",
         "_head_bytes",
         "_keep_for",
         "_method",
@@ -108,13 +118,15 @@ class HttpConnection:
         self._parser: h11.Connection | None = None  # of this answer, where it is not a plain one
         self._spare: h11.Connection | None = None
         self._head_bytes = 0
+        self._framed = 0  # bytes received since the head, read by h11
+        self._content = 0  # of these, what was content
         self._ended = False
 
     def encode(self, request: HttpRequest, host: bytes) -> bytes:
         """The bytes of the request, in one piece.
 
         Raises:
-            ValueError: The request cannot be said in HTTP/1.1, such as for a line break in a header's
+            Unsendable: The request cannot be said in HTTP/1.1, such as for a line break in a header's
                 value. Quotes no value.
         """
         self._parser = None
@@ -152,18 +164,24 @@ class HttpConnection:
                     sink.data(plain.body)
                 return True
             connection = self._parser = self._new_parser()
+            self._framed = self._content = 0
         connection.receive_data(data)
+        self._framed += len(data)
         while True:
             try:
                 event = connection.next_event()
             except h11.RemoteProtocolError:
                 break
             if event is _NEED_DATA:
+                if self._framed - self._content > FRAMING + FRAMING_PER_BYTE * self._content:
+                    raise BadHttp("the server's answer is nearly all chunk extensions")
                 return False
             # h11's events are final classes with an abstract base, which makes `isinstance` dear
             kind: Any = type(event)
             if kind is h11.Data:
-                if sink.data(bytes(cast("h11.Data", event).data)):
+                chunk = bytes(cast("h11.Data", event).data)
+                self._content += len(chunk)
+                if sink.data(chunk):
                     self._ended = self._skip_to_end()
                     return True
             elif kind is h11.EndOfMessage:
@@ -222,12 +240,18 @@ class HttpConnection:
         if self._head_bytes > MAX_HEAD and sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
             raise BadHttp(f"the head of the server's answer is larger than {MAX_HEAD} bytes")
         self.answering = True
+        framed = 0
         for name, value in headers:
-            if name == b"content-encoding":
+            if name in _FRAMING_HEADERS:
+                framed |= _FRAMING_HEADERS[name]
+            elif name == b"content-encoding":
                 if value.strip().lower() not in {b"identity", b""}:
                     raise BadHttp("the server's answer has a content encoding that was not asked for")
             elif name == b"keep-alive":
                 self._keep_for = min(self._keep_for, _announced(value))
+        if framed == _BOTH:
+            # RFC 9112, section 6.3: whoever is on the way may have read the other one
+            raise BadHttp("the server's answer states its length in two ways")
         sink.head(status, headers)
 
     def _skip_to_end(self) -> bool:

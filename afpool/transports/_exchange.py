@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from afpool.transports._connect import ConnectFailed
+from afpool.transports._connect_failed import ConnectFailed
 from afpool.transports._connection import BadHttp, HttpConnection, Sink, Truncated
 from afpool.transports._wire import WireClosed, Woken
 
@@ -101,7 +101,7 @@ class HttpExchange:
             BadHttp: The answer is not HTTP/1.1.
             Woken: `wake` was called. `held` says whether the exchange waits for `finish`.
             trio.Cancelled: Likewise.
-            ValueError: The request cannot be said in HTTP/1.1; nothing was sent.
+            Unsendable: The request cannot be said in HTTP/1.1; nothing was sent.
             Exception: What the gate raised (nothing was sent), or the sink.
         """
         if self._phase is not _Phase.NEW:

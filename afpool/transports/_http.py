@@ -20,7 +20,8 @@ from afpool.transports._wire import WireClosed
 
 if TYPE_CHECKING:
     from afpool._base.seams import Seams
-    from afpool.transports._connect import Connector, Origin
+    from afpool.transports._connect import Connector
+    from afpool.transports._origin import Origin
     from afpool.transports._wire import Wire
 
 __all__ = [
@@ -81,7 +82,9 @@ class HttpLink:
         "_lanes",
         "_limit",
         "_opened",
+        "_retired",
         "_reused",
+        "_seams",
         "connector",
         "host",
         "now",
@@ -101,6 +104,7 @@ class HttpLink:
         self.connector = connector
         self.host = origin.authority
         self.now = seams.now
+        self._seams = seams
         self._limit = limit
         self._keepalive_expiry = keepalive_expiry
         self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1)}
@@ -109,6 +113,21 @@ class HttpLink:
         self._opened = 0
         self._reused = 0
         self._closed = False
+        self._retired = False
+
+    def moved(self, origin: Origin) -> HttpLink:
+        """Make the link that takes this one's place; here, what is on the way ends and nothing is kept."""
+        self._retired = True
+        for connection in self._idle:
+            connection.wire.close()
+        self._idle.clear()
+        return HttpLink(
+            origin,
+            self.connector,
+            seams=self._seams,
+            limit=self._limit,
+            keepalive_expiry=self._keepalive_expiry,
+        )
 
     def exchange(self, request: HttpRequest, sink: Sink, lane: LaneName = "call") -> HttpExchange:
         """Make an exchange; nothing happens before its `run`."""
@@ -188,7 +207,7 @@ class HttpLink:
 
     def give_back(self, connection: HttpConnection, *, reusable: bool) -> None:
         """Lay a connection by, or close it."""
-        if reusable:
+        if reusable and not self._retired:
             self._idle.append(connection)
         else:
             connection.wire.close()

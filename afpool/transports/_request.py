@@ -19,11 +19,18 @@ _TARGET: Final = re.compile(rb"[\x21-\x7e]+")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # What the layer says itself, or what would change how the connection is used.
 _OURS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"te"})
+MAX_VALUES: Final = 64 * 1024
+"""The most bytes that the values of one request's headers may have together."""
+
 _NAMES_KEPT: Final = 1024
 _LINES_KEPT: Final = 1024
 
 _names: set[bytes] = set()
 _lines: dict[tuple[bytes, bytes, bytes], bytes] = {}
+
+
+class Unsendable(ValueError):
+    """The request cannot be said in HTTP/1.1. Nothing was sent; the text quotes nothing of it."""
 
 
 @attrs.frozen
@@ -47,8 +54,8 @@ def encode_head(request: HttpRequest, host: bytes) -> bytes:
     """The bytes of a request up to its body.
 
     Raises:
-        ValueError: It cannot be said in HTTP/1.1, such as for a line break in a header's value, or it sets a
-            header that is the layer's own.
+        Unsendable: It cannot be said in HTTP/1.1, such as for a line break in a header's value, it sets a
+            header that is the layer's own, or its headers are larger than `MAX_VALUES`.
     """
     line = _lines.get((request.method, request.target, host)) or _first_lines(request, host)
     parts = [line]
@@ -59,8 +66,11 @@ def encode_head(request: HttpRequest, host: bytes) -> bytes:
         parts += (name, b": ", value, b"\r\n")
         values.append(value)
     # one search over all values: a control character in any of them would begin another header
-    if _CONTROL.search(b"".join(values)):
+    joined = b"".join(values)
+    if _CONTROL.search(joined):
         raise _unspeakable()
+    if len(joined) > MAX_VALUES:
+        raise Unsendable(f"the request's headers are larger than {MAX_VALUES} bytes")
     body = request.body
     if body or request.method == b"POST":
         parts.append(b"content-length: %d\r\n\r\n" % len(body))
@@ -89,5 +99,5 @@ def _check_name(name: bytes) -> None:
     _names.add(name)
 
 
-def _unspeakable() -> ValueError:
-    return ValueError("the request holds a header, method or target that HTTP/1.1 cannot carry")
+def _unspeakable() -> Unsendable:
+    return Unsendable("the request holds a header, method or target that HTTP/1.1 cannot carry")

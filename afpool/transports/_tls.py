@@ -162,7 +162,7 @@ class TlsWire(SocketWire):
             data = self._decrypt(max_bytes)
             if data is not None:
                 return data
-            records = super().receive_nowait()
+            records = self._records()
             if records is None:
                 return None
             self._feed(records)
@@ -186,6 +186,14 @@ class TlsWire(SocketWire):
             with contextlib.suppress(WireClosed):
                 self._flush()
         super().close()
+
+    def layer(self) -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
+        """What another TLS that is spoken through this one builds upon, once it has taken the socket over."""
+        return self._ssl, self._incoming, self._outgoing
+
+    def _records(self) -> bytes | None:
+        """What the socket has: `None` when nothing is there, `b""` at its end."""
+        return super().receive_nowait()
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -300,7 +308,7 @@ class TlsWire(SocketWire):
         """Wait for more of the peer's handshake."""
         while True:
             await self._park(self._read_fd(), READING)
-            records = super().receive_nowait()
+            records = self._records()
             if records == b"":
                 raise WireClosed("the peer closed the connection during the TLS handshake", local=False)
             if records is not None:

@@ -12,6 +12,7 @@ import afpool
 ROOT = Path(afpool.__file__).parent
 OPERATION = ROOT / "pool" / "_operation.py"
 ATTEMPT = ROOT / "client" / "_attempt.py"
+SIGNING = ROOT / "client" / "_signing.py"
 
 # function -> the names that it may await (of a call: what is called), beside the helper itself
 ALLOWED = {
@@ -38,8 +39,8 @@ ALLOWED = {
         "cross": {"trip.run"},
         # what is awaited through `boundary`: the app's own code
         "credential_headers": {"provider.get"},
-        "_signed": {"added"},
     },
+    SIGNING: {"signature": {"added"}},
 }
 
 

@@ -9,8 +9,9 @@ from typing import Any, Self
 import trio
 
 from afpool._base.seams import Seams
-from afpool.transports._connect import Connector, Origin
+from afpool.transports._connect import Connector
 from afpool.transports._http import HttpExchange, HttpLink, HttpRequest, LaneName
+from afpool.transports._origin import Origin
 from tests.transports.wire_kit import SwitchGate
 
 ORIGIN = Origin("http", "127.0.0.1", 8080)

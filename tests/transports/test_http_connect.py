@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 
 from afpool._base.gate import OpenGate
 from afpool._base.seams import Seams
-from afpool.transports import _connect
-from afpool.transports._connect import (
-    ConnectFailed,
-    Connector,
-    Origin,
-    TlsConfig,
-    origin_of,
-    shared_ssl_context,
-)
+from afpool.transports import _tls_config
+from afpool.transports._connect import Connector
+from afpool.transports._connect_failed import ConnectFailed
+from afpool.transports._origin import Origin, origin_of
 from afpool.transports._tls import TlsWire
+from afpool.transports._tls_config import TlsConfig, shared_ssl_context
 from afpool.transports._wire import SocketWire
 from tests.transports.wire_kit import CA, CLIENT_CONTEXT, SERVER_CONTEXT
 
@@ -375,7 +371,7 @@ async def test_a_tls_configuration_that_cannot_be_read_is_a_failed_connection(tm
 
 
 def test_one_context_per_configuration_until_its_files_change(tmp_path, monkeypatch):
-    monkeypatch.setattr(_connect, "_contexts", {})
+    monkeypatch.setattr(_tls_config, "_contexts", {})
     ca = CA.cert_pem.bytes().decode()
     path = tmp_path / "ca.pem"
     path.write_text(ca)
@@ -389,7 +385,7 @@ def test_one_context_per_configuration_until_its_files_change(tmp_path, monkeypa
     assert first.check_hostname
     assert first.minimum_version is ssl.TLSVersion.TLSv1_2
     assert shared_ssl_context(TlsConfig(min_version="1.3")).minimum_version is ssl.TLSVersion.TLSv1_3
-    assert len(_connect._contexts) == 3
+    assert len(_tls_config._contexts) == 3
 
 
 def test_a_client_certificate_is_loaded(tmp_path):

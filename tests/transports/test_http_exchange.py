@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afpool._base.errors import StaleTools
-from afpool.transports._connect import ConnectFailed
+from afpool.transports._connect_failed import ConnectFailed
 from afpool.transports._http import BadHttp, HttpRequest, Truncated
 from afpool.transports._wire import WireClosed, Woken
 from tests.transports.http_kit import POST, Keeper, Rig, answer

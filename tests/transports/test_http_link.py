@@ -7,7 +7,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afpool.transports._connect import ConnectFailed
+from afpool.transports._connect_failed import ConnectFailed
 from afpool.transports._connection import MAX_TAIL, _announced
 from afpool.transports._wire import WireClosed
 from tests.transports.http_kit import Keeper, Rig, answer

@@ -1,0 +1,96 @@
+"""What a client sends by itself: the ask for its stream, answers to the server, the end of its session.
+
+Each carries credential and signature like any call, and follows a 307 or 308 within the origin as a call
+does, at most as often, asking its gate each time. Nothing here is sent again for any other answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from .._base.errors import AfpoolError
+from ..protocol import LOCATION
+from ..transports import HttpRequest
+from ._attempt import REDIRECTS, Tries, credential_headers
+from ._http_channel import HttpChannel, with_headers
+from ._signing import signature
+
+if TYPE_CHECKING:
+    from .._base.gate import Gate
+    from ..transports import Headers, LaneName, Sink
+    from ._client import Client
+
+
+async def send_own(
+    client: Client,
+    method: bytes,
+    headers: Headers,
+    sink: Sink,
+    *,
+    lane: LaneName,
+    gate: Gate,
+    deadline: float,
+    body: bytes = b"",
+) -> bool:
+    """Send one, and read its answer into the sink.
+
+    Returns:
+        Whether it was sent; not where the credential or signature that it needs could not be had.
+
+    Raises:
+        Exception: What the exchange raises.
+    """
+    channel = client.channel
+    assert isinstance(channel, HttpChannel)
+    for left in range(REDIRECTS, -1, -1):
+        request = await _dressed(client, HttpRequest(method, channel.target, headers, body))
+        if request is None:
+            return False
+        watch = _Watch(client, sink, follows=left > 0)
+        exchange = channel.link.exchange(request, watch, lane)
+        try:
+            await exchange.run(gate, deadline)
+        finally:
+            exchange.close()
+        if watch.elsewhere is None:
+            break
+        client.go_to(watch.elsewhere)
+    return True
+
+
+async def _dressed(client: Client, request: HttpRequest) -> HttpRequest | None:
+    channel = client.channel
+    assert isinstance(channel, HttpChannel)
+    try:
+        if client.requirement is not None:
+            request = with_headers(request, await credential_headers(client, Tries()))
+        if client.settings.signer is not None:
+            request = with_headers(request, await signature(client, request, channel.url(), None))
+    except AfpoolError:
+        return None
+    return request
+
+
+@final
+class _Watch:
+    """Stands before a sink and keeps from it an answer that only says where to go."""
+
+    __slots__ = ("_client", "_follows", "_sink", "elsewhere")
+
+    def __init__(self, client: Client, sink: Sink, *, follows: bool) -> None:
+        self._client = client
+        self._sink = sink
+        self._follows = follows
+        self.elsewhere: str | None = None
+
+    def head(self, status: int, headers: Headers, /) -> None:
+        """Take the head."""
+        if self._follows and status in (307, 308):
+            location = next((value for name, value in headers if name == LOCATION), None)
+            self.elsewhere = self._client.redirect_target(status, location)
+        if self.elsewhere is None:
+            self._sink.head(status, headers)
+
+    def data(self, chunk: bytes, /) -> bool:
+        """Take a piece."""
+        return True if self.elsewhere is not None else self._sink.data(chunk)
