@@ -32,6 +32,8 @@ from ._exchange import Advertise as Advertise
 from ._ledger import Arrival as Arrival
 from ._ledger import ChildLog as ChildLog
 from ._ledger import Execution as Execution
+from ._proxy import FakeProxy as FakeProxy
+from ._proxy import Tunnel as Tunnel
 from ._rules import Rule as Rule
 from ._script import RuleSpec as RuleSpec
 from ._script import Script as Script

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from contextlib import suppress
 
 import trio
 
@@ -15,11 +17,13 @@ class Door:
     Args:
         host: A numeric address; a name would need a thread to resolve.
         port: 0 takes a free one, which is then kept.
+        uds: Path of a Unix socket to listen on instead.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, uds: str | None = None) -> None:
         self.host = host
         self.port = port
+        self.uds = uds
         self._listening: trio.socket.SocketType | None = None
         self._opened = trio.Event()
 
@@ -29,16 +33,22 @@ class Door:
             await trio.lowlevel.checkpoint()
             return
         family = trio.socket.AF_INET6 if ":" in self.host else trio.socket.AF_INET
+        if self.uds is not None:
+            family = trio.socket.AF_UNIX
+            with suppress(FileNotFoundError):
+                os.unlink(self.uds)  # noqa: PTH108 -- what an earlier listener left behind
         sock = trio.socket.socket(family, trio.socket.SOCK_STREAM)
         try:
             # Without this, connections of before that linger would keep the port taken.
-            sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
-            await sock.bind((self.host, self.port))
+            if self.uds is None:
+                sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
+            await sock.bind((self.host, self.port) if self.uds is None else self.uds)
             sock.listen(_BACKLOG)
         except BaseException:
             sock.close()
             raise
-        self.port = sock.getsockname()[1]
+        if self.uds is None:
+            self.port = sock.getsockname()[1]
         self._listening = sock
         self._opened.set()
 

@@ -67,6 +67,7 @@ class FakeServer(Service):
         answer: AnswerMode = "json",
         path: str = "/mcp",
         strict: bool = True,
+        uds: str | None = None,
     ) -> None:
         super().__init__()
         self.engine = engine
@@ -85,7 +86,7 @@ class FakeServer(Service):
         self.get_stream = True
         self.keep_alive_max_requests: int | None = None
         self.routes: dict[str, Route] = {}
-        self._door = Door(host, port)
+        self._door = Door(host, port, uds)
         self._started = False
         self._open: set[HttpConnection] = set()
         self._alive: set[HttpConnection] = set()
@@ -107,6 +108,7 @@ class FakeServer(Service):
         path: str = "/mcp",
         strict: bool = True,
         advertise: Advertise | None = None,
+        uds: str | None = None,
     ) -> Self:
         """Make a server; it listens once it runs.
 
@@ -122,11 +124,13 @@ class FakeServer(Service):
             path: Where to serve.
             strict: See the attribute.
             advertise: See `Advertise`.
+            uds: Listen on a Unix socket at this path instead; `url` then names `localhost`.
         """
         engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise)
         return cls(
-            engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict
-        )
+            engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict,
+            uds=uds,
+        )  # fmt: skip
 
     @staticmethod
     def stdio_command(
@@ -221,6 +225,8 @@ class FakeServer(Service):
         """The endpoint's address."""
         host = f"[{self._door.host}]" if ":" in self._door.host else self._door.host
         scheme = "http" if self.ssl_context is None else "https"
+        if self._door.uds is not None:
+            return f"{scheme}://localhost{self.path}"
         return f"{scheme}://{host}:{self.port}{self.path}"
 
     # What it saw
