@@ -83,11 +83,13 @@ class HttpChannel:
 
     def trip(self, rpc: Rpc, headers: Headers) -> HttpTrip:
         """Make a trip; nothing happens before its `run`."""
-        draft = self.draft(rpc, headers)
-        return HttpTrip(self, draft.request, rpc, draft.request_id)
+        return HttpTrip(self, self._request(rpc, headers), rpc, self._next)
 
     def draft(self, rpc: Rpc, headers: Headers) -> Draft:
         """Make a request that lacks nothing but its signature; `signed_trip` sends it."""
+        return Draft(self._request(rpc, headers), self._next, rpc)
+
+    def _request(self, rpc: Rpc, headers: Headers) -> HttpRequest:
         self._next += 1
         request_id = self._next
         params = rpc.params
@@ -101,7 +103,7 @@ class HttpChannel:
         pairs = [*self.headers, *rpc.headers]
         if headers:
             pairs = merged(pairs, headers)
-        return Draft(HttpRequest(b"POST", self.target, pairs, body), request_id, rpc)
+        return HttpRequest(b"POST", self.target, pairs, body)
 
     def signed_trip(self, draft: Draft, signature: Headers) -> HttpTrip:
         """Make a trip of a draft: nothing of it changes, the signature is added."""

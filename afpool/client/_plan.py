@@ -185,7 +185,9 @@ Transport: TypeAlias = HttpTransport | StdioTransport | MemoryTransport
 
 
 def _plain(config: Any) -> dict[str, Any]:
-    document = {}
+    if isinstance(config, TlsConfig):
+        return config.document()  # it holds a secret, which is no plain value
+    document: dict[str, Any] = {}
     for field in attrs.fields(type(config)):
         value = getattr(config, field.name)
         if isinstance(value, bytes):

@@ -40,8 +40,7 @@ MAX_TAIL_AGE: Final = 1.0
 
 Headers = list[tuple[bytes, bytes]]
 
-_FRAMING_HEADERS: Final = {b"content-length": 1, b"transfer-encoding": 2}
-_BOTH: Final = 3
+_FRAMING_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _NEED_DATA: Final = h11.NEED_DATA
 _END: Final = h11.EndOfMessage()
 
@@ -191,6 +190,9 @@ class HttpConnection:
                 if event.http_version[:2] != b"1.":
                     break
                 headers = [(name.lower(), value) for name, value in event.headers.raw_items()]
+                if _FRAMING_HEADERS.issubset(name for name, _ in headers):
+                    # RFC 9112, section 6.3: whoever is on the way may have read the other one
+                    raise BadHttp("the server's answer states its length in two ways")
                 self._on_head(event.status_code, headers, sink)
             elif not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                 # An upgrade was never asked for.
@@ -240,18 +242,12 @@ class HttpConnection:
         if self._head_bytes > MAX_HEAD and sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
             raise BadHttp(f"the head of the server's answer is larger than {MAX_HEAD} bytes")
         self.answering = True
-        framed = 0
         for name, value in headers:
-            if name in _FRAMING_HEADERS:
-                framed |= _FRAMING_HEADERS[name]
-            elif name == b"content-encoding":
+            if name == b"content-encoding":
                 if value.strip().lower() not in {b"identity", b""}:
                     raise BadHttp("the server's answer has a content encoding that was not asked for")
             elif name == b"keep-alive":
                 self._keep_for = min(self._keep_for, _announced(value))
-        if framed == _BOTH:
-            # RFC 9112, section 6.3: whoever is on the way may have read the other one
-            raise BadHttp("the server's answer states its length in two ways")
         sink.head(status, headers)
 
     def _skip_to_end(self) -> bool:

@@ -163,7 +163,8 @@ class HttpxExchange:
         self._context: contextvars.Context | None = None
         self._scope: trio.CancelScope | None = None  # of the task that waits
         self._end_of_work = trio.CancelScope()  # of the link's task
-        self._send, self._pieces = trio.open_memory_channel[Any](AHEAD)
+        self._send: trio.MemorySendChannel[Any] | None = None
+        self._pieces: trio.MemoryReceiveChannel[Any] | None = None
         self._state = "new"
         self._placed = False
         self._answering = False
@@ -189,6 +190,7 @@ class HttpxExchange:
             self._placed = True
             encode_head(self._request, self._link.host)  # the same rules, whoever sends it
             assert self._link.nursery is not None
+            self._send, self._pieces = trio.open_memory_channel[Any](AHEAD)
             self._link.nursery.start_soon(self._work, deadline)
             await self._read()
         except BaseException as error:
@@ -246,6 +248,7 @@ class HttpxExchange:
             raise Woken
 
     async def _read(self) -> None:
+        assert self._pieces is not None
         while True:
             self._check_wanted()
             kind, value = await self._waiting(self._pieces.receive())
@@ -274,7 +277,8 @@ class HttpxExchange:
         self._state = "done"
         self.held = False
         self._end_of_work.cancel()
-        self._pieces.close()
+        if self._pieces is not None:
+            self._pieces.close()
         self._link.leave(self)
         if self._placed:
             self._placed = False
@@ -283,18 +287,18 @@ class HttpxExchange:
     # ------------------------------------------------------------------ the link's task
 
     async def _work(self, deadline: float) -> None:
-        with self._end_of_work:
+        assert self._send is not None
+        with self._end_of_work, self._send:
             try:
-                await self._conduct(deadline)
+                await self._conduct(deadline, self._send)
                 piece: tuple[str, Any] = ("end", None)
             except (BadHttp, Truncated, WireClosed, ConnectFailed, Unsendable, _Refused) as error:
                 piece = ("failed", error.refusal if isinstance(error, _Refused) else error)
             except Exception as error:  # noqa: BLE001 -- the user's transport may raise what it likes
                 piece = ("failed", self._reading_of(error))
-            with self._send:
-                await self._send.send(piece)
+            await self._send.send(piece)
 
-    async def _conduct(self, deadline: float) -> None:
+    async def _conduct(self, deadline: float, pieces: trio.MemorySendChannel[Any]) -> None:
         given = self._request
         origin = self._link.origin
         url = httpx.URL(scheme=origin.scheme, host=origin.host, port=origin.port, raw_path=given.target)
@@ -322,11 +326,11 @@ class HttpxExchange:
         try:
             headers = [(name.lower(), value) for name, value in response.headers.raw]
             _check_head(headers)
-            await self._send.send(("head", (response.status_code, headers)))
+            await pieces.send(("head", (response.status_code, headers)))
             self._answering = True
             async for chunk in response.aiter_raw():
                 if chunk:
-                    await self._send.send(("data", bytes(chunk)))
+                    await pieces.send(("data", bytes(chunk)))
         finally:
             with trio.CancelScope(deadline=trio.current_time() + CLOSING, shield=True):
                 await response.aclose()

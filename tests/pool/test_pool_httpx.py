@@ -128,6 +128,24 @@ async def test_what_an_error_of_the_transport_proves(error, code, delivery):
             await tool.call(identity=ALICE)
 
 
+async def test_a_connect_error_in_the_middle_of_an_answer_proves_nothing():
+    class Late(Counting):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if b"tools/call" not in request.content:
+                return await super().handle_async_request(request)
+
+            async def body() -> Any:
+                yield b"{"
+                raise httpx.ConnectError("of the next hop")
+
+            return httpx.Response(200, headers={"content-type": "application/json"}, content=body())
+
+    with trio.fail_after(10):
+        async with over_httpx(factory=Late) as (_, pool, _):
+            tool = (await pool.tools(ALICE))["echo"]
+            await refused(tool.call(identity=ALICE), "connection-lost", "in-doubt")
+
+
 @pytest.mark.parametrize(
     ("action", "code", "delivery"),
     [
