@@ -175,6 +175,9 @@ if TYPE_CHECKING:
     from .client import (
         StdioTransport as StdioTransport,
     )
+    from .client import (
+        WebSocketTransport as WebSocketTransport,
+    )
     from .pool import (
         Binding as Binding,
     )
@@ -236,7 +239,9 @@ _HOMES = {
     "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult"),
     "_base.seams": ("Seams",),
     "_base.use": ("Use",),
-    "client": ("HttpTransport", "HttpxAuth", "MemoryTransport", "Plan", "StdioTransport"),
+    "client": (
+        "HttpTransport", "HttpxAuth", "MemoryTransport", "Plan", "StdioTransport", "WebSocketTransport",
+    ),
     "pool": (
         "Binding", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "Pool", "PoolStatistics",
         "Server", "Toolset", "open_pool", "run_pool",
@@ -258,8 +263,8 @@ __all__ = [
     "Server",
     "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
     "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "api_key", "basic", "bearer",
-    "header_map", "open_pool", "run_pool",
+    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "WebSocketTransport", "api_key", "basic",
+    "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip
 
 

@@ -24,8 +24,8 @@ AFPOOL = [
     "Server",
     "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
     "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "api_key", "basic", "bearer",
-    "header_map", "open_pool", "run_pool",
+    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "WebSocketTransport", "api_key", "basic",
+    "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip
 ACTORS = [
     "Actor", "ActorCrashed", "ActorError", "ActorInfo", "ActorStopped", "Answer", "Counts",

@@ -6,12 +6,12 @@ from ._client import Client
 from ._endpoint import Endpoint
 from ._httpx_auth import HttpxAuth
 from ._open import open_client
-from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport
+from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport, WebSocketTransport
 from ._settings import ClientSettings, Hooks, ListAnswer
 from ._trip import Answer, Caller, Channel, Rpc, Trip
 
 __all__ = [
     "Answer", "Caller", "Channel", "Client", "ClientSettings", "Endpoint", "Hooks", "HttpTransport",
-    "HttpxAuth",
-    "ListAnswer", "MemoryTransport", "Plan", "Rpc", "StdioTransport", "Transport", "Trip", "open_client",
+    "HttpxAuth", "ListAnswer", "MemoryTransport", "Plan", "Rpc", "StdioTransport", "Transport", "Trip",
+    "WebSocketTransport", "open_client",
 ]  # fmt: skip

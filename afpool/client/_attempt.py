@@ -208,7 +208,7 @@ def _follow(
 
 def another_credential(client: Client, answer: Answer, tries: Tries) -> bool:
     """Whether a 401 may be followed by an attempt with another credential or signature: once."""
-    if tries.rejected or not client.carries_headers:
+    if tries.rejected:
         return False
     if can_sign_again(client):
         tries.refusal = answer

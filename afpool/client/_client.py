@@ -441,7 +441,7 @@ class Client:
                 ):
                     await self._delete(deadline)
                 return "closed"
-            self.channel.kill()
+            await self.channel.aclose(deadline)
             if self.process is None:
                 return "closed"
             report = await self.process.aclose(deadline)

@@ -13,7 +13,6 @@ import trio
 from .._base.errors import (
     NOT_SENT,
     AfpoolError,
-    AuthorizationRequired,
     ConnectionLost,
     LocalSessionHandleLostError,
     OpenFailed,
@@ -26,7 +25,6 @@ from ..protocol import (
     PROTOCOL_VERSION,
     RETRY_AFTER,
     SESSION_ID,
-    WWW_AUTHENTICATE,
     Done,
     Era,
     Failed,
@@ -35,19 +33,19 @@ from ..protocol import (
     Negotiation,
     Respawn,
     Send,
-    parse_challenge,
     parse_retry_after,
     stateless_meta,
 )
 from ..transports import SpawnFailed, StdioProcess
-from ._attempt import Tries, another_credential, attempt, redirect, step_up
+from ._attempt import Tries, attempt, redirect
 from ._client import Client
 from ._control import Control
 from ._http_channel import HttpChannel
 from ._http_way import http_channel
-from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport
+from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, WebSocketTransport
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
+from ._upgrade import credential_wanted, upgraded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,36 +273,18 @@ class _Opener:
         """Resume with a new credential, or say why there is none."""
         answer = self._answer
         assert answer is not None
-        challenge = answer.header(WWW_AUTHENTICATE)
-        if step.http_status == 401 and another_credential(client, answer, tries):
-            tries.rejected = True
-            negotiation.resumed()
-            return
-        if (
-            client.requirement is not None
-            and step.http_status == 403
-            and parse_challenge(challenge) is not None
-            and step_up(client, answer, tries)
-        ):
-            negotiation.resumed()
-            return
-        retry_after = parse_retry_after(answer.header(RETRY_AFTER), self._settings.seams.unix_now())
-        if step.http_status == 403 and challenge is None:
-            raise OpenFailed("the server refuses this client (HTTP 403); nothing was sent", http_status=403)
-        what = "a credential" if client.requirement is None else "another credential"
-        raise AuthorizationRequired(
-            f"the server wants {what} (HTTP {step.http_status}); nothing was sent",
-            delivery=NOT_SENT,
-            http_status=step.http_status,
-            www_authenticate=challenge,
-            retry_after=retry_after,
-        )
+        failure = credential_wanted(client, answer, step.http_status, tries)
+        if failure is not None:
+            raise failure
+        negotiation.resumed()
 
     # ------------------------------------------------------------------ channels
 
     async def _make(self) -> Client:
         settings = self._settings
         transport = self._plan.transport
+        if isinstance(transport, WebSocketTransport):
+            return await upgraded(self._unopened, Client.kill, transport, self._spawn)
         process: StdioProcess | None = None
         channel: HttpChannel | StreamChannel
         if isinstance(transport, HttpTransport):
@@ -324,13 +304,20 @@ class _Opener:
                     f"the in-memory server raised {type(error).__name__}; nothing was sent"
                 ) from error
             channel = StreamChannel(wire, settings.max_message, settings.seams, own_wire=True)
-        made: dict[str, Any] = self._made
-        # Kept before anything else can fail, so that `drop` finds it.
-        client = self._client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
+        client = self._keep(channel, process)
         if process is not None:
             self._spawn(process.run_stderr)
         if isinstance(channel, StreamChannel):
             self._spawn(channel.link.run)
+        return client
+
+    def _unopened(self) -> Client:
+        return self._keep(StreamChannel(None, self._settings.max_message, self._settings.seams))
+
+    def _keep(self, channel: HttpChannel | StreamChannel, process: StdioProcess | None = None) -> Client:
+        made: dict[str, Any] = self._made
+        # Kept before anything else can fail, so that `drop` finds it.
+        client = self._client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
         return client
 
     async def _end(self, client: Client) -> None:

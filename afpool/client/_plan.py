@@ -6,7 +6,8 @@ import hashlib
 import hmac
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from ..protocol import era_of
 from ..transports import Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
 from ._header_rules import name_problem, value_problem
 
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UDS_MAX: Final = 107  # what `sockaddr_un` holds on Linux
 
 
@@ -132,6 +134,61 @@ class HttpTransport:
         }
 
 
+def _protocols(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError("subprotocols are several strings, not one")
+    names = tuple(value)
+    if not all(isinstance(name, str) and _TOKEN.fullmatch(name) for name in names):
+        # Not quoted: some servers take a token as one.
+        raise ValueError("a subprotocol is a token: letters, digits and a few signs")
+    if len(set(names)) < len(names):
+        raise ValueError("a subprotocol is offered twice")
+    return names
+
+
+@attrs.frozen(kw_only=True)
+class WebSocketTransport:
+    """WebSocket, one JSON-RPC message per text message. Custom: no part of the MCP specification.
+
+    Static headers and the plan's credential go out once, with the upgrade request. So a new credential means
+    a new connection; a server that wants one says so by answering an upgrade with 401.
+
+    Attributes:
+        url: The server's address, `ws://` or `wss://`.
+        headers: Static headers of the upgrade request; values may be secrets and are never shown.
+        subprotocols: Offered in this order; the server may choose one of them, or none. Never shown, since
+            some servers take a token as one.
+        tls: How the server is verified.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    subprotocols: tuple[str, ...] = attrs.field(default=("mcp",), converter=_protocols, repr=False)
+    tls: TlsConfig = attrs.field(factory=TlsConfig)
+
+    def __attrs_post_init__(self) -> None:
+        origin_of(self.url, schemes=("ws", "wss"))
+        for name, _ in self.headers:
+            if name.startswith("sec-websocket-"):
+                raise ValueError(f"the header {name!r} belongs to the upgrade itself and cannot be set")
+
+    @property
+    def endpoint(self) -> str:
+        """Transport and origin."""
+        origin, target = origin_of(self.url, schemes=("ws", "wss"))
+        return f"{origin.scheme}://{origin.authority.decode()}{target.decode()}"
+
+    def document(self) -> dict[str, Any]:
+        """Everything that decides whom and how we talk to."""
+        return {
+            "transport": "websocket",
+            "url": self.url,
+            "headers": [list(pair) for pair in self.headers],
+            "subprotocols": list(self.subprotocols),
+            "tls": self.tls.document(),
+        }
+
+
 @attrs.frozen(kw_only=True)
 class StdioTransport:
     """A child process that speaks MCP on its stdin and stdout.
@@ -181,7 +238,7 @@ class MemoryTransport:
         return {"transport": "memory", "name": self.name}
 
 
-Transport: TypeAlias = HttpTransport | StdioTransport | MemoryTransport
+Transport: TypeAlias = HttpTransport | WebSocketTransport | StdioTransport | MemoryTransport
 
 
 def _plain(config: Any) -> dict[str, Any]:
@@ -213,12 +270,14 @@ class Plan:
 
     Attributes:
         transport: How to get there.
-        credential: What has to be vended for each HTTP request, or `None`.
+        credential: What has to be vended for each HTTP request, or for the upgrade to WebSocket, or `None`.
         protocol_version: Pins the protocol version; found out and remembered per endpoint when absent.
     """
 
     transport: Transport = attrs.field(
-        validator=attrs.validators.instance_of((HttpTransport, StdioTransport, MemoryTransport))
+        validator=attrs.validators.instance_of(
+            (HttpTransport, WebSocketTransport, StdioTransport, MemoryTransport)
+        )
     )
     credential: CredentialRequirement | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.instance_of(CredentialRequirement))

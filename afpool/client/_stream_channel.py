@@ -24,7 +24,7 @@ from ..protocol import (
     encode_notification,
     encode_request,
 )
-from ..transports import StreamLink, WireClosed, Woken
+from ..transports import StreamLink, WebSocketLink, WireClosed, Woken
 from ._http_channel import progress_token, read_progress
 from ._trip import Answer, Rpc
 
@@ -49,9 +49,16 @@ _NAMELESS = re.compile(rb"""\s*\{\s*%b%b""" % (_STRINGS, _OUTCOME))
 
 @final
 class StreamChannel:
-    """One client's way over one stream (stdio, memory).
+    """One client's way over one stream (stdio, memory, WebSocket).
+
+    Args:
+        wire: What carries the lines; `None` for a WebSocket, whose link is opened with its own wire.
+        max_message: Bytes that an answer may have.
+        seams: The clock.
+        own_wire: Whether the wire is closed with the channel.
 
     Attributes:
+        link: What carries the messages.
         on_message: Told of notifications and requests of the server.
         on_lost: Told once when the stream has ended.
         dropped: Late answers and answers to nobody.
@@ -62,7 +69,7 @@ class StreamChannel:
         "on_message",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, max_message: int, seams: Seams, *, own_wire: bool = False) -> None:
+    def __init__(self, wire: Wire | None, max_message: int, seams: Seams, *, own_wire: bool = False) -> None:
         self.max_message = max_message
         self._wire = wire
         self._own_wire = own_wire
@@ -72,14 +79,20 @@ class StreamChannel:
         self._next = 0
         self._lost: str | None = None
         self._pending: dict[int, StreamTrip] = {}
-        self.link = StreamLink(
-            wire,
-            on_line=self._line,
-            on_lost=self._ended,
-            max_line_bytes=max_message,
-            seams=seams,
-            on_too_long=self._too_long,
-        )
+        self.link: StreamLink | WebSocketLink
+        if wire is None:
+            self.link = WebSocketLink(
+                on_line=self._line, on_lost=self._ended, max_message=max_message, seams=seams
+            )
+        else:
+            self.link = StreamLink(
+                wire,
+                on_line=self._line,
+                on_lost=self._ended,
+                max_line_bytes=max_message,
+                seams=seams,
+                on_too_long=self._too_long,
+            )
 
     @property
     def lost(self) -> str | None:
@@ -116,8 +129,14 @@ class StreamChannel:
     def kill(self) -> None:
         """Stop using the stream at once; a child's pipes are its process's to close."""
         self.link.close()
-        if self._own_wire:
+        if self._own_wire and self._wire is not None:
             self._wire.close()
+
+    async def aclose(self, deadline: float) -> None:
+        """Stop using the stream, in order where there is one; at the latest at `deadline`."""
+        if isinstance(self.link, WebSocketLink):
+            await self.link.aclose(deadline)
+        self.kill()
 
     # ------------------------------------------------------------------ used by trips
 

@@ -18,7 +18,9 @@ from ._stdio_config import StdioConfig
 from ._stream import StreamLink
 from ._tls import TlsWire
 from ._tls_config import TlsConfig, shared_ssl_context
+from ._websocket import WebSocketLink
 from ._wire import Outgoing, PipeWire, SocketWire, Wire, WireClosed, Woken
+from ._ws_stream import UpgradeRefused
 
 if TYPE_CHECKING:
     # These import httpx, which a pool without them need not load.
@@ -29,8 +31,8 @@ __all__ = [
     "BadHttp", "CloseReport", "ConnectFailed", "Connector", "Headers", "HttpExchange", "HttpLink",
     "HttpRequest", "HttpxAdapter", "HttpxExchange", "HttpxLink", "LaneName", "LinkStatistics", "MemoryWire",
     "Origin", "Outgoing", "PipeWire", "Proxy", "Sink", "SocketWire", "SpawnFailed", "StdioConfig",
-    "StdioProcess", "StreamLink", "TlsConfig", "TlsWire", "Truncated", "Unsendable", "Wire", "WireClosed",
-    "Woken", "memory_link_pair", "origin_of", "proxy_from_env", "shared_ssl_context",
+    "StdioProcess", "StreamLink", "TlsConfig", "TlsWire", "Truncated", "Unsendable",
+    "UpgradeRefused", "WebSocketLink", "Wire", "WireClosed", "Woken", "memory_link_pair", "origin_of", "proxy_from_env", "shared_ssl_context",
 ]  # fmt: skip
 
 

@@ -176,6 +176,10 @@ class TlsWire(SocketWire):
         except WireClosed:
             return False
 
+    def holds(self, message: Outgoing) -> bool:
+        """Whether a message lies encrypted in the buffer, so that giving it up spoils the wire."""
+        return self._head is message
+
     def close(self) -> None:
         """Say goodbye if the kernel takes it, and close at once; see `Wire.close`."""
         if not self._closed and not self._broken and self._head is None:
