@@ -34,11 +34,11 @@ ACTORS = [
 ]  # fmt: skip
 ACTORS_TESTING = ["Turn", "assert_quiescent", "run_turns"]
 AFPOOL_TESTING = [
-    "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "Delay", "Drop", "Execution",
+    "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "CloseFrame", "Delay", "Drop", "Execution",
     "FakeProxy", "FakeServer", "FakeTool", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "Progress",
-    "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript",
-    "ToolSpec", "Truncate", "Tunnel", "big_tool", "counter_tool", "echo_tool", "fail_tool", "progress_tool",
-    "sleep_tool", "text_result", "whoami_tool",
+    "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec",
+    "Truncate", "Tunnel", "WebSocketManners", "big_tool", "counter_tool", "echo_tool", "fail_tool",
+    "progress_tool", "sleep_tool", "text_result", "whoami_tool",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [

@@ -1,4 +1,4 @@
-"""A scripted MCP server to test agents with: over loopback HTTP, over stdio, in-process or on its own.
+"""A scripted MCP server to test agents with: over loopback HTTP, WebSocket or stdio, in-process or alone.
 
 ```python
 from afpool.testing import Drop, FakeServer, FakeTool
@@ -17,6 +17,7 @@ from __future__ import annotations
 from ._actions import SAME_ID as SAME_ID
 from ._actions import Action as Action
 from ._actions import Body as Body
+from ._actions import CloseFrame as CloseFrame
 from ._actions import Delay as Delay
 from ._actions import Drop as Drop
 from ._actions import Hang as Hang
@@ -52,3 +53,4 @@ from ._tools import progress_tool as progress_tool
 from ._tools import sleep_tool as sleep_tool
 from ._tools import text_result as text_result
 from ._tools import whoami_tool as whoami_tool
+from ._websocket import WebSocketManners as WebSocketManners

@@ -1,8 +1,8 @@
 """What a rule makes the server do instead of answering as usual.
 
-An action is data: a small frozen object that says what happens, and nothing about how. The HTTP front
-and the stdio child each carry it out in their own way; where an action means nothing on stdio
-(an HTTP status), the child refuses the script that names it.
+An action is data: a small frozen object that says what happens, and nothing about how. The fronts for HTTP,
+for WebSocket and for a stdio child each carry it out in their own way; where an action means nothing on
+stdio (an HTTP status), the child refuses the script that names it.
 
 `Delay` and `Hold` wait and then let the next matching rule decide, or the server answer as usual. All
 others decide the answer. Of those, `after_execution=True` means: do first what the request asks for
@@ -87,6 +87,8 @@ class Drop(Answering):
 class Truncate(Answering):
     """Announce the usual answer in full, send its first `at` bytes (None: half), end the connection.
 
+    On a WebSocket the frame is cut.
+
     The request is always executed: this cuts a real answer.
     """
 
@@ -118,7 +120,7 @@ class Status(Answering):
 
 @attrs.frozen
 class RawBytes(Answering):
-    """Send bytes as they are, in place of an HTTP response or of a line on stdout.
+    """Send bytes as they are, in place of an HTTP response, a line on stdout or a WebSocket frame.
 
     Args:
         data: The bytes.
@@ -128,6 +130,20 @@ class RawBytes(Answering):
 
     data: bytes
     close: bool = True
+
+
+@attrs.frozen
+class CloseFrame(Answering):
+    """Close the WebSocket with a code instead of answering; it means nothing elsewhere.
+
+    Args:
+        code: Such as 1000 (done), 1001 (going away), 1011 (failed inside).
+        reason: Text beside it.
+    """
+
+    on_stdio: ClassVar[bool] = False
+    code: int = 1000
+    reason: str = ""
 
 
 @attrs.frozen
@@ -161,7 +177,7 @@ class Result(Answering):
 
 @attrs.frozen
 class Body(Answering):
-    """Answer with these bytes as the body of a 200; on stdio as one line."""
+    """Answer with these bytes as the body of a 200; on stdio as one line, on a WebSocket as one message."""
 
     data: bytes
     content_type: str = "application/json"
@@ -201,7 +217,8 @@ class Sse(Answering):
 _BY_NAME: Final[Mapping[str, type[Action]]] = {
     kind.__name__: kind
     for kind in (
-        Delay, Drop, Truncate, Hang, Status, RawBytes, JsonRpcError, Result, Body, HoldStream, Sse,
+        Delay, Drop, Truncate, Hang, Status, RawBytes, CloseFrame, JsonRpcError, Result, Body, HoldStream,
+        Sse,
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`FakeServer`: an MCP server over real loopback HTTP whose every misbehaviour is scripted."""
+"""`FakeServer`: an MCP server over real loopback HTTP or WebSocket whose every misbehaviour is scripted."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ._ledger import Arrival, ChildLog, Execution, read_log_file
 from ._replies import Reply
 from ._rules import Rule
 from ._service import Service
+from ._websocket import WebSocketManners, WsConnection
 
 if TYPE_CHECKING:
     import ssl
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
     from ._tools import FakeTool
 
 AnswerMode: TypeAlias = Literal["json", "sse", "json-chunked"]
+Connection: TypeAlias = HttpConnection | WsConnection
 Route: TypeAlias = Callable[[HttpConnection, str, Mapping[str, str], bytes], Awaitable[Reply]]
 
 
 class FakeServer(Service):
-    """A scripted MCP server over HTTP, for tests of agents and of the pool.
+    """A scripted MCP server over HTTP or WebSocket, for tests of agents and of the pool.
 
-    Build one with `FakeServer.http(...)` and enter it (`async with`), or run it in a nursery of your own:
-    `await nursery.start(server.run)`. It runs once. Time is trio's clock throughout, so a test under
-    `trio.testing.MockClock` waits for nothing.
+    Build one with `FakeServer.http(...)` or `FakeServer.ws(...)` and enter it (`async with`), or run it in a
+    nursery of your own: `await nursery.start(server.run)`. It runs once. Time is trio's clock throughout, so
+    a test under `trio.testing.MockClock` waits for nothing.
 
     Everything may be changed while it runs; a change counts from the next request on.
 
@@ -55,6 +57,7 @@ class FakeServer(Service):
         keep_alive_max_requests: Close each connection, saying so, after that many requests.
         ssl_context: For TLS; counts for new connections.
         path: Where it serves; other targets are answered 404.
+        websocket: How WebSockets are treated; None where HTTP is served.
     """
 
     def __init__(
@@ -68,9 +71,11 @@ class FakeServer(Service):
         path: str = "/mcp",
         strict: bool = True,
         uds: str | None = None,
+        websocket: WebSocketManners | None = None,
     ) -> None:
         super().__init__()
         self.engine = engine
+        self.websocket = websocket
         self.ledger = engine.ledger
         self.log: list[Arrival] = engine.ledger.arrivals
         self.executed: list[Execution] = engine.ledger.executed
@@ -88,8 +93,8 @@ class FakeServer(Service):
         self.routes: dict[str, Route] = {}
         self._door = Door(host, port, uds)
         self._started = False
-        self._open: set[HttpConnection] = set()
-        self._alive: set[HttpConnection] = set()
+        self._open: set[Connection] = set()
+        self._alive: set[Connection] = set()
         self._connections_total = 0
         self._connections_peak = 0
 
@@ -131,6 +136,39 @@ class FakeServer(Service):
             engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict,
             uds=uds,
         )  # fmt: skip
+
+    @classmethod
+    def ws(
+        cls,
+        *,
+        era: Eras = "handshake",
+        tools: Sequence[FakeTool] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        dialect: Dialect = "python",
+        path: str = "/mcp",
+        advertise: Advertise | None = None,
+        subprotocol: str | None = "mcp",
+    ) -> Self:
+        """Make a server that speaks over WebSocket; the session is the connection. Else as `http`.
+
+        Rules for `GET` decide the upgrade: `Status` refuses it.
+
+        Args:
+            era: As in `http`; with `both` the first exchange of a connection decides its era.
+            tools: As in `http`.
+            host: As in `http`.
+            port: As in `http`.
+            ssl_context: Serve TLS, `wss://`.
+            dialect: As in `http`.
+            path: As in `http`.
+            advertise: See `Advertise`.
+            subprotocol: What is chosen; None chooses none.
+        """
+        engine = Engine(era, tools, dialect=dialect, sessions=False, advertise=advertise)
+        manners = WebSocketManners(subprotocol)
+        return cls(engine, host=host, port=port, ssl_context=ssl_context, path=path, websocket=manners)
 
     @staticmethod
     def stdio_command(
@@ -192,21 +230,22 @@ class FakeServer(Service):
         while True:
             sock = await self._door.accept()
             self._connections_total += 1
-            connection = HttpConnection(self, sock, self._connections_total)
+            kind = HttpConnection if self.websocket is None else WsConnection
+            connection: Connection = kind(self, sock, self._connections_total)
             self._open.add(connection)
             self._alive.add(connection)
             self._connections_peak = max(self._connections_peak, len(self._open))
             nursery.start_soon(self._serve, connection)
             self.ledger.wake()
 
-    async def _serve(self, connection: HttpConnection) -> None:
+    async def _serve(self, connection: Connection) -> None:
         try:
             await connection.run()
         finally:
             self._alive.discard(connection)
             self.ledger.wake()
 
-    def connection_lost(self, connection: HttpConnection) -> None:
+    def connection_lost(self, connection: Connection) -> None:
         """For the connection itself: either side has closed it."""
         self._open.discard(connection)
         self.ledger.wake()
@@ -224,7 +263,9 @@ class FakeServer(Service):
     def url(self) -> str:
         """The endpoint's address."""
         host = f"[{self._door.host}]" if ":" in self._door.host else self._door.host
-        scheme = "http" if self.ssl_context is None else "https"
+        scheme = "http" if self.websocket is None else "ws"
+        if self.ssl_context is not None:
+            scheme += "s"
         if self._door.uds is not None:
             return f"{scheme}://localhost{self.path}"
         return f"{scheme}://{host}:{self.port}{self.path}"

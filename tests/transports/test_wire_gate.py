@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import trio
+from trio_websocket import ConnectionClosed
 
 from afpool._base.errors import StaleTools
 from afpool._base.gate import OpenGate
 from afpool.transports._tls import TlsWire
 from afpool.transports._wire import Outgoing, SocketWire, Wire, WireClosed
 from tests.transports.wire_kit import KINDS, KernelSpy, Pair, SwitchGate, fill, make_pair, small_buffers
+from tests.transports.ws_kit import held
 
 TRIALS = 200
 REQUEST = b"x" * 300
@@ -90,6 +92,44 @@ async def test_the_rival_is_seen_when_a_wire_waits_between_gate_and_write(monkey
             nursery.cancel_scope.cancel()
         pair.wire.close()
         await pair.close_peer()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["ws", "wss"])
+async def test_no_frame_leaves_on_a_gate_that_a_rival_closed(tls, monkeypatch):
+    """As above, through the WebSocket library, whose own send runs a checkpoint before it writes."""
+    async with held(tls=tls, seconds=30) as h:
+        spy = KernelSpy(monkeypatch)
+
+        async def send(wire: Wire, gate: SwitchGate) -> None:
+            message = h.submit(b"{}", gate)
+            while not message.done and message.refusal is None:
+                await trio.lowlevel.checkpoint()
+
+        assert await _rival_trials(spy, h.wire, send) == (0, TRIALS)
+        assert not h.link.ended
+
+
+async def test_the_rival_is_seen_when_the_gate_is_asked_above_the_library(monkeypatch):
+    """The control for WebSocket: whoever asks and then lets the library send has not asked last."""
+    async with held(seconds=30) as h:
+        spy = KernelSpy(monkeypatch)
+
+        async def swallow() -> None:
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    await h.server.get_message()
+
+        h.nursery.start_soon(swallow)
+
+        async def send(wire: Wire, gate: SwitchGate) -> None:
+            gate.ask("write")
+            message = h.submit(b"{}", OpenGate())
+            while not message.done:
+                await trio.lowlevel.checkpoint()
+
+        left, rivals = await _rival_trials(spy, h.wire, send)
+        assert rivals == TRIALS
+        assert left > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
