@@ -46,7 +46,7 @@ class PeerCommand:
 
 
 def command_of(name: str, transport: str) -> PeerCommand:
-    """Return the command of a peer for `http` (a port that the kernel picks) or `stdio`."""
+    """Return the command of a peer for `http` or `ws` (a port that the kernel picks) or `stdio`."""
     if name == "everything":
         script = INSTALLED / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
         needed = script
@@ -60,7 +60,7 @@ def command_of(name: str, transport: str) -> PeerCommand:
     else:
         needed = INSTALLED / name / ".packages"
         python = str(INSTALLED / name / "bin" / "python")
-        tail = ("stdio",) if transport == "stdio" else ("http", "0")
+        tail = ("stdio",) if transport == "stdio" else (transport, "0")
         command = PeerCommand((python, str(SERVERS / f"{name}_server.py"), *tail))
     if not needed.exists():
         message = f"the peer server {name} is not installed: run `make test` or `make peers`"
@@ -78,7 +78,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class HttpPeer:
-    """A running HTTP peer; `url` is its MCP endpoint."""
+    """A running HTTP or WebSocket peer; `url` is its MCP endpoint."""
 
     def __init__(self, name: str, command: PeerCommand) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class HttpPeer:
         for raw in stdout:
             line = raw.decode(errors="replace").rstrip()
             self.last_lines.append(line)
-            if line.startswith("ready http"):
+            if line.startswith(("ready http", "ready ws")):
                 self.url = line.split()[1]
                 self._settled.set()
         self._settled.set()
@@ -125,9 +125,9 @@ class HttpPeer:
 
 
 class StartHttpPeer(Protocol):
-    """Start one more HTTP peer, which lives until the test ends."""
+    """Start one more HTTP or WebSocket peer, which lives until the test ends."""
 
-    def __call__(self, name: str) -> HttpPeer: ...
+    def __call__(self, name: str, transport: str = "http") -> HttpPeer: ...
 
 
 @pytest.fixture
@@ -135,16 +135,16 @@ def start_http_peer() -> Iterator[StartHttpPeer]:
     """Start HTTP peers of the test's own, for tests that change a server or kill it."""
     with contextlib.ExitStack() as stack:
 
-        def start(name: str) -> HttpPeer:
-            peer = HttpPeer(name, command_of(name, "http"))
+        def start(name: str, transport: str = "http") -> HttpPeer:
+            peer = HttpPeer(name, command_of(name, transport))
             stack.callback(peer.close)
             return peer
 
         yield start
 
 
-def _shared(name: str) -> Iterator[str]:
-    peer = HttpPeer(name, command_of(name, "http"))
+def _shared(name: str, transport: str = "http") -> Iterator[str]:
+    peer = HttpPeer(name, command_of(name, transport))
     try:
         yield peer.url
     finally:
@@ -167,6 +167,18 @@ def mcp1_url() -> Iterator[str]:
 def everything_url() -> Iterator[str]:
     """The endpoint of a running `everything`, shared by the tests of one worker."""
     yield from _shared("everything")
+
+
+@pytest.fixture(scope="session")
+def mcp2_ws_url() -> Iterator[str]:
+    """The endpoint of a running `mcp2` over WebSocket, shared by the tests of one worker."""
+    yield from _shared("mcp2", "ws")
+
+
+@pytest.fixture(scope="session")
+def mcp1_ws_url() -> Iterator[str]:
+    """The endpoint of a running `mcp1` over WebSocket, shared by the tests of one worker."""
+    yield from _shared("mcp1", "ws")
 
 
 @pytest.fixture(params=PEERS)

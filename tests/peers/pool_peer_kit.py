@@ -16,7 +16,7 @@ import httpx
 import trio
 
 import afpool
-from afpool import HttpTransport, Identity, Plan, Server, StdioTransport
+from afpool import HttpTransport, Identity, Plan, Server, StdioTransport, WebSocketTransport
 from tests.peers.conftest import PEERS, command_of
 
 if TYPE_CHECKING:
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from afpool import BoundTool, Pool
     from afpool.client import Client
+    from tests.peers.conftest import StartHttpPeer
 
 ALICE = Identity(tenant="acme", principal="alice")
 BOB = Identity(tenant="acme", principal="bob")
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 
-Kind: TypeAlias = Literal["http", "stdio"]
+Kind: TypeAlias = Literal["http", "stdio", "ws"]
 
 
 @attrs.frozen
@@ -61,20 +62,36 @@ class Target:
 PINNED = (Target("mcp2", "http", LEGACY), Target("mcp2", "stdio", LEGACY))
 HTTP = (*(Target(peer, "http") for peer in PEERS), PINNED[0])
 STDIO = tuple(Target(peer, "stdio") for peer in PEERS)
-TARGETS = (*HTTP, *STDIO, PINNED[1])
+WS = (Target("mcp1", "ws"), Target("mcp2", "ws"), Target("mcp2", "ws", LEGACY))
+TARGETS = (*HTTP, *STDIO, PINNED[1], *WS)
 
 
 def url_of(request: pytest.FixtureRequest, target: Target) -> str:
     """The endpoint of the running peer that the tests of one worker share."""
-    url: str = request.getfixturevalue(f"{target.peer}_url")
+    name = f"{target.peer}_ws_url" if target.kind == "ws" else f"{target.peer}_url"
+    url: str = request.getfixturevalue(name)
     return url
 
 
-def transport_of(request: pytest.FixtureRequest, target: Target) -> HttpTransport | StdioTransport:
+def transport_of(
+    request: pytest.FixtureRequest, target: Target
+) -> HttpTransport | StdioTransport | WebSocketTransport:
     """How to get to a target."""
+    if target.kind == "ws":
+        return WebSocketTransport(url=url_of(request, target))
     if target.kind == "http":
         return HttpTransport(url=url_of(request, target))
     return stdio_of(target)
+
+
+def own_transport(
+    start_http_peer: StartHttpPeer, target: Target
+) -> HttpTransport | StdioTransport | WebSocketTransport:
+    """How to get to a peer that the test has for itself."""
+    if target.kind == "stdio":
+        return stdio_of(target)
+    url = start_http_peer(target.peer, target.kind).url
+    return WebSocketTransport(url=url) if target.kind == "ws" else HttpTransport(url=url)
 
 
 def stdio_of(target: Target, who: str | None = None) -> StdioTransport:
@@ -84,7 +101,9 @@ def stdio_of(target: Target, who: str | None = None) -> StdioTransport:
     return StdioTransport.of(*command.argv, env=env)
 
 
-def server_of(target: Target, transport: HttpTransport | StdioTransport, **more: Any) -> Server:
+def server_of(
+    target: Target, transport: HttpTransport | StdioTransport | WebSocketTransport, **more: Any
+) -> Server:
     return Server(name="peer", plan=Plan(transport=transport, protocol_version=target.version), **more)
 
 

@@ -17,10 +17,10 @@ from tests.peers.pool_peer_kit import (
     Target,
     echo,
     kinds,
+    own_transport,
     pool_of,
     proxied,
     server_of,
-    stdio_of,
     transport_of,
     until,
 )
@@ -33,9 +33,7 @@ CHANGING = tuple(target for target in TARGETS if target.python)
 
 def own(start_http_peer: StartHttpPeer, target: Target, **more: object) -> Server:
     """A server whose list the test may change."""
-    if target.kind == "stdio":
-        return server_of(target, stdio_of(target), **more)
-    return server_of(target, HttpTransport(url=start_http_peer(target.peer).url), **more)
+    return server_of(target, own_transport(start_http_peer, target), **more)
 
 
 async def change(pool: Pool, *, present: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from afpool import AfpoolError, DeadlineExceeded, HttpTransport
-from tests.peers.pool_peer_kit import ALICE, TARGETS, Target, pool_of, server_of, stdio_of, until
+from tests.peers.pool_peer_kit import ALICE, TARGETS, Target, own_transport, pool_of, server_of, until
 
 if TYPE_CHECKING:
     from tests.peers.conftest import StartHttpPeer
@@ -28,9 +28,7 @@ async def test_what_ran_is_what_the_verdicts_say(
     start_http_peer: StartHttpPeer, target: Target, seed: int
 ) -> None:
     chance = random.Random(seed)
-    transport = (
-        stdio_of(target) if target.kind == "stdio" else HttpTransport(url=start_http_peer(target.peer).url)
-    )
+    transport = own_transport(start_http_peer, target)
     # few places, so that calls are given up while they wait for one, too
     async with pool_of(
         server_of(target, transport), max_operations=4, cancel_grace=0.2, settle_timeout=2.0

@@ -300,6 +300,12 @@ async def test_no_call_leaves_after_a_revocation():
 # ---------------------------------------------------------------------------- openings that fail
 
 
+WRONG_ACCEPT = (
+    b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n"
+    b"connection: upgrade\r\nsec-websocket-accept: c2VjcmV0\r\n\r\n"
+)
+
+
 async def refused(url: str, **options: Any) -> Any:
     async with pool_to(url, **options) as pool:
         with pytest.raises(afpool.AfpoolError) as caught:
@@ -329,8 +335,7 @@ async def test_an_upgrade_that_is_answered_with_a_status(status):
         b"",
         b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n"
-        + b"connection: upgrade\r\nsec-websocket-accept: c2VjcmV0\r\n\r\n",
+        WRONG_ACCEPT,
         b"HTTP/1.1 103 Early Hints\r\n\r\n",
         b"SSH-2.0-OpenSSH\r\n",
         b"\x15\x03\x01\x00\x02\x02\x46",

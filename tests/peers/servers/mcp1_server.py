@@ -1,19 +1,25 @@
-"""A server on the official SDK, line 1: the legacy era only, over Streamable HTTP and stdio.
+"""A server on the official SDK, line 1: the legacy era only, over Streamable HTTP, WebSocket and stdio.
 
-Run with the interpreter of `.cache/peers/mcp1`: `mcp1_server.py http PORT` or `mcp1_server.py stdio`.
+Run with the interpreter of `.cache/peers/mcp1`: `mcp1_server.py http PORT`, `... ws PORT` or `... stdio`.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import warnings
+from typing import Any
 
 import anyio
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.lowlevel import NotificationOptions
+from mcp.server.websocket import websocket_server
 from peer_process import serve_http, wanted_transport
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
 
+warnings.filterwarnings("ignore", message="The WebSocket server transport is deprecated")
 server = FastMCP("mcp1-peer")
 appended: list[str] = []
 
@@ -83,6 +89,16 @@ async def set_extra(present: bool, ctx: Context) -> str:
     return "present" if present else "absent"
 
 
+class OverWebSocket:
+    """The SDK's own WebSocket transport as an ASGI app."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one connection."""
+        lowlevel = server._mcp_server
+        async with websocket_server(scope, receive, send) as (read, write):
+            await lowlevel.run(read, write, lowlevel.create_initialization_options())
+
+
 def main() -> None:
     """Serve on the transport that the command line names."""
     # A client believes only what `initialize` promised, which by default is no announcements.
@@ -93,6 +109,8 @@ def main() -> None:
     transport, port = wanted_transport(sys.argv)
     if transport == "stdio":
         server.run("stdio")
+    elif transport == "ws":
+        serve_http(Starlette(routes=[WebSocketRoute("/mcp", OverWebSocket())]), port, "ws")
     else:
         serve_http(server.streamable_http_app(), port)
 

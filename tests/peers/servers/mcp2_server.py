@@ -1,18 +1,27 @@
-"""A server on the official SDK, line 2: both protocol eras, over Streamable HTTP and stdio.
+"""A server on the official SDK, line 2: both protocol eras, over Streamable HTTP, WebSocket and stdio.
 
-Run with the interpreter of `.cache/peers/mcp2`: `mcp2_server.py http PORT` or `mcp2_server.py stdio`.
+Run with the interpreter of `.cache/peers/mcp2`: `mcp2_server.py http PORT`, `... ws PORT` or `... stdio`.
+Line 2 of the SDK has no WebSocket transport; the bridge below is what an app would write itself.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+from typing import TYPE_CHECKING
 
 import anyio
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 from peer_process import serve_http, wanted_transport
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
 
 server = MCPServer("mcp2-peer", version="1.0.0")
 appended: list[str] = []
@@ -83,6 +92,35 @@ async def set_extra(present: bool, ctx: Context) -> str:
     return "present" if present else "absent"
 
 
+async def over_websocket(websocket: WebSocket) -> None:
+    """Carry text messages between a WebSocket and the streams that the SDK's server runs on."""
+    await websocket.accept(subprotocol="mcp")
+    to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def inward() -> None:
+        async with to_server:
+            async for text in websocket.iter_text():
+                try:
+                    message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+                except ValueError as error:
+                    await to_server.send(error)
+                else:
+                    await to_server.send(SessionMessage(message))
+
+    async def outward() -> None:
+        async with from_server:
+            async for sent in from_server:
+                await websocket.send_text(sent.message.model_dump_json(by_alias=True, exclude_unset=True))
+
+    lowlevel = server._lowlevel_server
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(inward)
+        tasks.start_soon(outward)
+        await lowlevel.run(read, write, lowlevel.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
 def main() -> None:
     """Serve on the transport that the command line names."""
     # A legacy client believes only what `initialize` promised, which by default is no announcements.
@@ -93,6 +131,8 @@ def main() -> None:
     transport, port = wanted_transport(sys.argv)
     if transport == "stdio":
         server.run("stdio")
+    elif transport == "ws":
+        serve_http(Starlette(routes=[WebSocketRoute("/mcp", over_websocket)]), port, "ws")
     else:
         serve_http(server.streamable_http_app(), port)
 

@@ -26,19 +26,20 @@ def exit_when_stdin_closes() -> None:
     threading.Thread(target=watch, name="stdin watch", daemon=True).start()
 
 
-def serve_http(app: Any, port: int) -> None:
+def serve_http(app: Any, port: int, scheme: str = "http") -> None:
     """Serve an ASGI app on 127.0.0.1 and print `ready URL` on stdout once the socket listens.
 
     Args:
         app: The ASGI application.
         port: The port, or 0 for one that the kernel picks; the ready line names it.
+        scheme: What the ready line says: `http`, or `ws` for an app that serves WebSockets.
     """
     import uvicorn
 
     logging.disable(logging.INFO)
     sock = socket.create_server(("127.0.0.1", port), backlog=512)
     exit_when_stdin_closes()
-    print(f"ready http://127.0.0.1:{sock.getsockname()[1]}/mcp", flush=True)
+    print(f"ready {scheme}://127.0.0.1:{sock.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1
     )
@@ -46,11 +47,11 @@ def serve_http(app: Any, port: int) -> None:
 
 
 def wanted_transport(argv: list[str]) -> tuple[str, int]:
-    """Read `http PORT` or `stdio` from the command line."""
+    """Read `http PORT`, `ws PORT` or `stdio` from the command line."""
     match argv[1:]:
         case ["stdio"]:
             return "stdio", 0
-        case ["http", port]:
-            return "http", int(port)
+        case ["http" | "ws" as transport, port]:
+            return transport, int(port)
         case _:
-            sys.exit(f"usage: {Path(argv[0]).name} stdio | http PORT")
+            sys.exit(f"usage: {Path(argv[0]).name} stdio | http PORT | ws PORT")
