@@ -48,7 +48,7 @@ from ._trip import Rpc
 from ._upgrade import credential_wanted, upgraded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from .._base.identity import Identity
     from ..protocol import Negotiated
@@ -286,6 +286,7 @@ class _Opener:
         if isinstance(transport, WebSocketTransport):
             return await upgraded(self._unopened, Client.kill, transport, self._spawn)
         process: StdioProcess | None = None
+        background: Callable[[], Awaitable[None]] | None = None
         channel: HttpChannel | StreamChannel
         if isinstance(transport, HttpTransport):
             channel = http_channel(transport, self._endpoint, settings, self._spawn)
@@ -304,9 +305,12 @@ class _Opener:
                     f"the in-memory server raised {type(error).__name__}; nothing was sent"
                 ) from error
             channel = StreamChannel(wire, settings.max_message, settings.seams, own_wire=True)
+            background = getattr(wire, "background", None)
         client = self._keep(channel, process)
         if process is not None:
             self._spawn(process.run_stderr)
+        if background is not None:
+            self._spawn(background)
         if isinstance(channel, StreamChannel):
             self._spawn(channel.link.run)
         return client

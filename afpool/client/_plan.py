@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import attrs
+import trio
 
 from .._base.canonical import canonical_json
 from .._base.credential import CredentialRequirement
@@ -222,11 +223,54 @@ class MemoryTransport:
 
     Attributes:
         name: Tells one such server from another.
-        connect: Gives the client's end of a new pair; called once per incarnation.
+        connect: Gives the client's end of a new pair; called once per incarnation. Where the wire has a
+            coroutine function `background`, the pool runs it in its background.
     """
 
     name: str
     connect: Callable[[], Awaitable[Wire]] = attrs.field(eq=False, repr=False)
+
+    @classmethod
+    def of_server(
+        cls,
+        server: object,
+        *,
+        name: str | None = None,
+        nursery: trio.Nursery | None = None,
+        initialization_options: object = None,
+    ) -> MemoryTransport:
+        """Reach a server object of the official SDK, line 1 or 2, that lives in this process.
+
+        Each incarnation runs the server once, on streams of its own, by `run(read, write, options)`; so the
+        server's lifespan is entered once per incarnation.
+
+        Args:
+            server: `FastMCP`, `MCPServer`, or a low-level `Server`.
+            name: Tells the server from others; by default the server's own name and a number that no other
+                server object of this process has.
+            nursery: Where the server runs; it must outlive the pool. By default the pool's background.
+            initialization_options: What the server says of itself; by default what it says by itself, which
+                in line 1 is that it announces no changes of its list.
+
+        Raises:
+            TypeError: It is no server of the SDK.
+
+        Where the SDK is missing or older than 1.8, openings fail.
+        """
+        from ..transports._sdk import SdkWire, lowlevel_server, server_name
+
+        inner = lowlevel_server(server)
+
+        async def connect() -> Wire:
+            wire = SdkWire(inner, initialization_options)
+            if nursery is None:
+                wire.background = wire.serve
+            else:
+                nursery.start_soon(wire.serve)
+            await trio.lowlevel.checkpoint()
+            return wire
+
+        return cls(name=server_name(server) if name is None else name, connect=connect)
 
     @property
     def endpoint(self) -> str:

@@ -137,6 +137,9 @@ class StreamChannel:
         if isinstance(self.link, WebSocketLink):
             await self.link.aclose(deadline)
         self.kill()
+        if self._own_wire and self._wire is not None:
+            with trio.move_on_at(deadline):
+                await self._wire.ended()
 
     # ------------------------------------------------------------------ used by trips
 

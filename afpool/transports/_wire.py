@@ -237,6 +237,9 @@ class Wire(ABC):
                 self._unpark()
             self._close_fds()
 
+    async def ended(self) -> None:  # noqa: B027 -- most peers live elsewhere
+        """After `close`: wait until the peer has ended too, where it lives in this process."""
+
     async def _park(self, fd: int, side: int) -> None:
         """Wait for `fd` (a negative one: pass a checkpoint), then say why we came back if not for it."""
         if self._parked & side:

@@ -1,4 +1,4 @@
-"""What is peculiar to WebSocket, against the official SDK: its own transport of line 1, a bridge of line 2."""
+"""What is peculiar to WebSocket, against the official SDK: its own transport of line 1, a bridge of 2."""
 
 from __future__ import annotations
 
