@@ -8,7 +8,8 @@ in use speak: one JSON-RPC message per text message, both ways, told apart by id
   waits for its answer elsewhere; cancelled, it withdraws what has not begun and leaves what has.
 * Only text is sent. A binary message of the peer, and a text that cannot be JSON, is dropped and counted.
 * A message longer than the cap ends the stream (the library closes with 1009): it is not known whose answer
-  it was. At most two messages are kept, one read and one being put together.
+  it was. So does one in very many pieces. At most two messages are kept, one that was read and one that is
+  being put together.
 * Every `PING_EVERY` seconds the peer is sent a ping; one that does not answer it within `PONG_WITHIN` is
   lost. Its own pings are answered by the library.
 * A close with 1000 or 1001 is an orderly end, everything else a loss. Either way this stream is over: there
@@ -45,6 +46,10 @@ PONG_WITHIN: Final = 20.0
 CLOSING: Final = 1.0
 """Seconds that the peer has to answer our close, where the caller's deadline is not nearer."""
 
+MAX_PARTS: Final = 16 * 1024
+"""Pieces that a message may come in, beside one for each `_SMALL_PART` bytes that it may have."""
+
+_SMALL_PART: Final = 256
 _ORDERLY: Final = frozenset({1000, 1001})
 _TOO_BIG: Final = 1009
 _CHUNK: Final = 64 * 1024
@@ -143,6 +148,7 @@ class WebSocketLink:
             on_refused=self._refused,
             on_broken=self._broken,
             on_ended=self._read_ended,
+            on_read=self._count_parts,
         )
         self._request = (authority, target, headers, tuple(subprotocols))
         try:
@@ -326,6 +332,13 @@ class WebSocketLink:
         # Once it is open the library tells the end, after the messages that came before it.
         if not self._open:
             self._end(reason)
+
+    def _count_parts(self) -> None:
+        # The library bounds what the parts of a message hold and not how many they are, and a list of
+        # endless empty ones grows as well. It has no other way to be asked.
+        parts = 0 if self._connection is None else len(self._connection._message_parts)  # noqa: SLF001
+        if parts > MAX_PARTS + self._max_message // _SMALL_PART:
+            self._end("a message came in too many pieces")
 
     # ------------------------------------------------------------------ writer, reader, pings
 

@@ -60,7 +60,8 @@ class GatedStream(trio.abc.Stream):
         wanted: Whether a message that has not begun is still to be sent.
         on_refused: Told, in the step of the refusal, of the message whose gate refused. Must not raise.
         on_broken: Told once why nothing can be sent any more.
-        on_ended: Told once why nothing can be read any more. Asked for a refusal before, see `refused`.
+        on_ended: Told once why nothing can be read any more; `refused` is set before.
+        on_read: Called before each read. Must not raise.
 
     Attributes:
         head: The message whose text frame comes next.
@@ -77,12 +78,14 @@ class GatedStream(trio.abc.Stream):
         on_refused: Callable[[Outgoing], None],
         on_broken: Callable[[WireClosed], None],
         on_ended: Callable[[str], None],
+        on_read: Callable[[], None],
     ) -> None:
         self._wire = wire
         self._wanted = wanted
         self._on_refused = on_refused
         self._on_broken = on_broken
         self._on_ended = on_ended
+        self._on_read = on_read
         self._said_goodbye = False
         self._answer: h11.Connection | None = _upgrading()
         self.head: Outgoing | None = None
@@ -157,6 +160,7 @@ class GatedStream(trio.abc.Stream):
         Raises:
             trio.BrokenResourceError: The connection broke, or the upgrade was refused.
         """
+        self._on_read()
         while True:
             try:
                 data = await self._wire.receive(max_bytes or _CHUNK)

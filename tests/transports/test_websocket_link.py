@@ -16,7 +16,7 @@ from wsproto.events import Pong
 from afpool._base.errors import StaleTools
 from afpool._base.gate import OpenGate
 from afpool.transports._tls import TlsWire
-from afpool.transports._websocket import PING_EVERY, PONG_WITHIN
+from afpool.transports._websocket import MAX_PARTS, PING_EVERY, PONG_WITHIN
 from afpool.transports._wire import SocketWire, WireClosed
 from tests.transports.wire_kit import SwitchGate
 from tests.transports.ws_kit import MAX, held
@@ -160,15 +160,16 @@ async def test_a_frame_that_has_begun_is_finished_although_its_gate_closes():
         assert gate.asked == ["write"]
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("ending", ["refused", "withdrawn"])
-async def test_under_tls_a_frame_that_was_encrypted_costs_the_connection(ending, monkeypatch):
+async def test_under_tls_a_frame_that_was_encrypted_costs_the_connection(ending, alone, monkeypatch):
     monkeypatch.setattr("tests.transports.ws_kit.TlsWire", StubbornTls)
     async with held(tls=True) as h:
         assert isinstance(h.wire, StubbornTls)
         h.wire.fill()
         gate = SwitchGate()
         message = h.submit(b'{"a":1}', gate)
-        behind = h.submit(b'{"b":2}', OpenGate())
+        behind = [] if alone else [h.submit(b'{"b":2}', OpenGate())]
         await settled()
         assert gate.asked == ["write"]
         if ending == "refused":
@@ -179,7 +180,7 @@ async def test_under_tls_a_frame_that_was_encrypted_costs_the_connection(ending,
         await settled()
         assert h.link.ended
         assert len(h.lost) == 1
-        assert (message.begun, behind.begun) == (False, False)
+        assert not any(each.begun for each in [message, *behind])
         assert h.gone == ([message] if ending == "refused" else [])
         with pytest.raises(WireClosed):
             h.submit(b"{}", OpenGate())
@@ -273,6 +274,19 @@ async def test_a_peer_that_breaks_the_protocol_is_lost_and_nothing_is_raised(dat
         await settled()
         assert len(h.lost) == 1
         assert h.lines == []
+
+
+async def test_endless_empty_fragments_end_the_stream():
+    async with held() as h:
+        await h.raw.send_all(b"\x01\x01{")
+        sent = 0
+        with contextlib.suppress(trio.BrokenResourceError):
+            while not h.lost and sent < 100_000:
+                await h.raw.send_all(b"\x00\x00" * 1000)
+                sent += 1000
+                await settled()
+        assert h.lost == ["a message came in too many pieces"]
+        assert sent <= MAX_PARTS + MAX // 256 + 70_000
 
 
 async def test_a_callback_that_raises_ends_the_stream_and_is_kept():
