@@ -31,8 +31,9 @@ __all__ = [
     "BadHttp", "CloseReport", "ConnectFailed", "Connector", "Headers", "HttpExchange", "HttpLink",
     "HttpRequest", "HttpxAdapter", "HttpxExchange", "HttpxLink", "LaneName", "LinkStatistics", "MemoryWire",
     "Origin", "Outgoing", "PipeWire", "Proxy", "Sink", "SocketWire", "SpawnFailed", "StdioConfig",
-    "StdioProcess", "StreamLink", "TlsConfig", "TlsWire", "Truncated", "Unsendable",
-    "UpgradeRefused", "WebSocketLink", "Wire", "WireClosed", "Woken", "memory_link_pair", "origin_of", "proxy_from_env", "shared_ssl_context",
+    "StdioProcess", "StreamLink", "TlsConfig", "TlsWire", "Truncated", "Unsendable", "UpgradeRefused",
+    "WebSocketLink", "Wire", "WireClosed", "Woken", "memory_link_pair", "origin_of", "proxy_from_env",
+    "shared_ssl_context",
 ]  # fmt: skip
 
 
