@@ -84,10 +84,16 @@ if TYPE_CHECKING:
         Delivery as Delivery,
     )
     from ._base.errors import (
+        ElicitationRequired as ElicitationRequired,
+    )
+    from ._base.errors import (
         IdentityMismatch as IdentityMismatch,
     )
     from ._base.errors import (
         IdentityMissing as IdentityMissing,
+    )
+    from ._base.errors import (
+        InputRequired as InputRequired,
     )
     from ._base.errors import (
         InvalidArguments as InvalidArguments,
@@ -158,8 +164,17 @@ if TYPE_CHECKING:
     from ._base.model import (
         ToolResult as ToolResult,
     )
+    from ._base.model import (
+        UrlElicitation as UrlElicitation,
+    )
     from ._base.seams import Seams as Seams
     from ._base.use import Use as Use
+    from .client import (
+        ElicitAnswer as ElicitAnswer,
+    )
+    from .client import (
+        ElicitRequest as ElicitRequest,
+    )
     from .client import (
         HttpTransport as HttpTransport,
     )
@@ -170,7 +185,25 @@ if TYPE_CHECKING:
         MemoryTransport as MemoryTransport,
     )
     from .client import (
+        Operation as Operation,
+    )
+    from .client import (
         Plan as Plan,
+    )
+    from .client import (
+        Root as Root,
+    )
+    from .client import (
+        SampleAnswer as SampleAnswer,
+    )
+    from .client import (
+        SampleRequest as SampleRequest,
+    )
+    from .client import (
+        ServerRequest as ServerRequest,
+    )
+    from .client import (
+        ServerRequests as ServerRequests,
     )
     from .client import (
         StdioTransport as StdioTransport,
@@ -229,18 +262,20 @@ _HOMES = {
     "_base.errors": (
         "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled",
         "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
-        "IdentityMismatch", "IdentityMissing", "InvalidArguments", "LocalSessionHandleLostError",
-        "NotApproved", "NotOwner",
+        "ElicitationRequired", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
+        "LocalSessionHandleLostError", "NotApproved", "NotOwner",
         "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError", "ServerError",
         "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools", "ToolError",
         "TooLarge",
     ),
     "_base.identity": ("CallerIdentity", "Identity", "PoolKey"),
-    "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult"),
+    "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult", "UrlElicitation"),
     "_base.seams": ("Seams",),
     "_base.use": ("Use",),
     "client": (
-        "HttpTransport", "HttpxAuth", "MemoryTransport", "Plan", "StdioTransport", "WebSocketTransport",
+    "ElicitAnswer", "ElicitRequest", "HttpTransport", "HttpxAuth", "MemoryTransport", "Operation", "Plan",
+    "Root", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests", "StdioTransport",
+    "WebSocketTransport",
     ),
     "pool": (
         "Binding", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "Pool", "PoolStatistics",
@@ -254,16 +289,17 @@ __all__ = [
     "ActorCrashed", "AfpoolError", "AuthorizationRequired", "Binding", "BindingChanged", "BoundTool",
     "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport", "ConnectionLost",
     "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
-    "DeadlineExceeded", "Definition", "Delivery", "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth",
-    "Identity",
-    "IdentityMismatch", "IdentityMissing", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
+    "DeadlineExceeded", "Definition", "Delivery", "ElicitAnswer", "ElicitRequest", "ElicitationRequired",
+    "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth", "Identity", "IdentityMismatch",
+    "IdentityMissing", "InputRequired", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
     "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOwner",
-    "OpenBackoff", "OpenFailed", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed", "PoolKey",
-    "PoolStatistics", "Progress", "ProtocolError", "Proxy", "ScriptedCredentials", "Seams", "Secret",
-    "Server",
-    "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
+    "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
+    "PoolKey", "PoolStatistics", "Progress", "ProtocolError", "Proxy", "Root", "SampleAnswer",
+    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerError", "ServerFailed",
+    "ServerRefused", "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer",
     "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "WebSocketTransport", "api_key", "basic",
+    "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
+    "api_key", "basic",
     "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip
 

@@ -15,16 +15,17 @@ AFPOOL = [
     "ActorCrashed", "AfpoolError", "AuthorizationRequired", "Binding", "BindingChanged", "BoundTool",
     "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport", "ConnectionLost",
     "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
-    "DeadlineExceeded", "Definition", "Delivery", "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth",
-    "Identity",
-    "IdentityMismatch", "IdentityMissing", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
+    "DeadlineExceeded", "Definition", "Delivery", "ElicitAnswer", "ElicitRequest", "ElicitationRequired",
+    "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth", "Identity", "IdentityMismatch",
+    "IdentityMissing", "InputRequired", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
     "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOwner",
-    "OpenBackoff", "OpenFailed", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed", "PoolKey",
-    "PoolStatistics", "Progress", "ProtocolError", "Proxy", "ScriptedCredentials", "Seams", "Secret",
-    "Server",
-    "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "Signer",
+    "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
+    "PoolKey", "PoolStatistics", "Progress", "ProtocolError", "Proxy", "Root", "SampleAnswer",
+    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerError", "ServerFailed",
+    "ServerRefused", "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer",
     "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "Use", "WebSocketTransport", "api_key", "basic",
+    "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
+    "api_key", "basic",
     "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip
 ACTORS = [
@@ -37,8 +38,8 @@ AFPOOL_TESTING = [
     "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "CloseFrame", "Delay", "Drop", "Execution",
     "FakeProxy", "FakeServer", "FakeTool", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "Progress",
     "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec",
-    "Truncate", "Tunnel", "WebSocketManners", "big_tool", "counter_tool", "echo_tool", "fail_tool",
-    "progress_tool", "sleep_tool", "text_result", "whoami_tool",
+    "Truncate", "Tunnel", "WebSocketManners", "ask_tool", "big_tool", "counter_tool", "echo_tool",
+    "fail_tool", "input_required", "input_tool", "progress_tool", "sleep_tool", "text_result", "whoami_tool",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [

@@ -14,7 +14,10 @@ that was hidden, or a name of a key in clear.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from .model import UrlElicitation
 
 Delivery: TypeAlias = Literal["not-sent", "refused", "in-doubt", "answered"]
 
@@ -225,6 +228,29 @@ class ServerError(AfpoolError):
 
     error_code: int | None = None
     data: object = None
+
+
+class ElicitationRequired(ServerError):
+    """The server wants its user to visit an address before it is asked again (-32042).
+
+    `elicitations` holds the addresses. Whether the tool ran up to there only the server knows, so the verdict
+    is `answered` and never `refused`.
+    """
+
+    code = "elicitation-required"
+
+    elicitations: tuple[UrlElicitation, ...] = ()
+
+
+class InputRequired(AfpoolError):
+    """The server answered with questions, and the call did not get past them.
+
+    `answered`: they were not answered: nothing of the kind is offered, a handler failed, or there were too
+    many. `in-doubt`: the next round was refused. In both cases the tool may have run up to its question.
+    """
+
+    code = "input-required"
+    deliveries = (ANSWERED, IN_DOUBT)
 
 
 class ProtocolError(AfpoolError):

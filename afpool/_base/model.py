@@ -32,6 +32,21 @@ class Progress:
     message: str | None = None
 
 
+@attrs.frozen
+class UrlElicitation:
+    """An address that a server wants its user to visit. It is shown in full; afpool never opens it.
+
+    Attributes:
+        url: `http` or `https`. It may hold what nobody else should see, so it is in no repr.
+        message: The server's words for the user.
+        elicitation_id: The server's name for it, where it has one.
+    """
+
+    url: str = attrs.field(repr=False)
+    message: str
+    elicitation_id: str | None = None
+
+
 @attrs.define(eq=False, kw_only=True)
 class ToolContext:
     """What a tool is told about the run that calls it. Absent facts are `None`.

@@ -7,11 +7,22 @@ from ._endpoint import Endpoint
 from ._httpx_auth import HttpxAuth
 from ._open import open_client
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport, WebSocketTransport
+from ._server_requests import (
+    ElicitAnswer,
+    ElicitRequest,
+    Operation,
+    Root,
+    SampleAnswer,
+    SampleRequest,
+    ServerRequest,
+    ServerRequests,
+)
 from ._settings import ClientSettings, Hooks, ListAnswer
 from ._trip import Answer, Caller, Channel, Rpc, Trip
 
 __all__ = [
-    "Answer", "Caller", "Channel", "Client", "ClientSettings", "Endpoint", "Hooks", "HttpTransport",
-    "HttpxAuth", "ListAnswer", "MemoryTransport", "Plan", "Rpc", "StdioTransport", "Transport", "Trip",
-    "WebSocketTransport", "open_client",
+    "Answer", "Caller", "Channel", "Client", "ClientSettings", "ElicitAnswer", "ElicitRequest", "Endpoint",
+    "Hooks", "HttpTransport", "HttpxAuth", "ListAnswer", "MemoryTransport", "Operation", "Plan", "Root",
+    "Rpc", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests", "StdioTransport", "Transport",
+    "Trip", "WebSocketTransport", "open_client",
 ]  # fmt: skip

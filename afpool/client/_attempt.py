@@ -5,7 +5,8 @@ asks the gate when the wait is over; a test parses this file and fails on any ot
 exception: in it the first byte leaves, under the gate that the wire asks.
 
 A request is sent again only after an answer whose verdict is `refused`, within the limits below, and every
-further attempt passes every gate again.
+further attempt passes every gate again. An answer that asks for input (2026-07-28) ends a round: what follows
+is another request by the protocol's design, with attempts of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .._base.errors import (
 )
 from ..protocol import (
     LOCATION,
+    MULTI_ROUND,
     RETRY_AFTER,
     WWW_AUTHENTICATE,
     Followup,
@@ -39,6 +41,7 @@ from ..protocol import (
 from ..transports import BadHttp, ConnectFailed, Truncated, Unsendable, WireClosed, Woken
 from ._header_rules import checked
 from ._http_channel import HttpChannel
+from ._rounds import after_a_question, next_round
 from ._signing import can_sign_again, signature
 
 if TYPE_CHECKING:
@@ -59,11 +62,23 @@ REDIRECTS: Final = 3
 
 @final
 class Tries:
-    """What one request has used up of what may be tried."""
+    """What one request has used up of what may be tried.
 
-    __slots__ = ("redirects", "refusal", "rejected", "relisted", "scopes", "step_ups", "throttled", "waited")
+    Args:
+        before: Of the round before. Only the scopes that were asked for and the counts of rounds stay: a user
+            may have taken an hour over a question.
 
-    def __init__(self) -> None:
+    Attributes:
+        rounds: How many answers asked for input.
+        unasked: How many of them asked nothing.
+    """
+
+    __slots__ = (
+        "redirects", "refusal", "rejected", "relisted", "rounds", "scopes", "step_ups", "throttled",
+        "unasked", "waited",
+    )  # fmt: skip
+
+    def __init__(self, before: Tries | None = None) -> None:
         self.throttled = 1
         self.waited = 0.0
         self.rejected = False
@@ -72,6 +87,12 @@ class Tries:
         self.step_ups = 0
         self.relisted = False
         self.redirects = 0
+        self.rounds = 0
+        self.unasked = 0
+        if before is not None:
+            self.scopes = before.scopes
+            self.rounds = before.rounds
+            self.unasked = before.unasked
 
 
 async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
@@ -82,18 +103,30 @@ async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
         trio.Cancelled: `caller.trip` says whether bytes left.
     """
     tries = Tries()
-    while True:
-        answer = await attempt(client, caller, rpc, tries)
-        outcome = client.judge(answer)
-        if outcome.error is None:
-            return answer
-        error = _error_of(client, answer, outcome)
-        again = _follow(client, caller, answer, outcome, tries, error)
-        if again is None:
-            client.concluded(outcome)
-            raise error
-        if again is not NOTHING:
-            await boundary("retry", again, caller)
+    first = rpc
+    try:
+        while True:
+            answer = await attempt(client, caller, rpc, tries)
+            outcome = client.judge(answer)
+            if outcome.error is None:
+                return answer
+            if outcome.followup is Followup.INPUT_REQUIRED and first.method in MULTI_ROUND:
+                tries = Tries(tries)
+                tries.rounds += 1
+                caller.questioned()
+                rpc = await boundary("input", next_round(client, caller, first, answer, tries), caller)
+                continue
+            error = _error_of(client, answer, outcome)
+            again = _follow(client, caller, answer, outcome, tries, error)
+            if again is None:
+                client.concluded(outcome)
+                raise error
+            if again is not NOTHING:
+                await boundary("retry", again, caller)
+    except AfpoolError as failure:
+        if not tries.rounds:
+            raise
+        raise after_a_question(failure)  # noqa: B904 -- it names its cause, or is the failure itself
 
 
 NOTHING: Final = object()
@@ -106,6 +139,9 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
     if client.requirement is not None and client.carries_headers:
         issued = await boundary("credential", credential_headers(client, tries), caller)
         headers = [*headers, *issued]
+    answering = client.answering
+    if answering.tracks:
+        rpc.on_message = answering.stream_of(caller.operation)
     channel = client.channel
     if client.settings.signer is not None and isinstance(channel, HttpChannel):
         draft = channel.draft(rpc, headers)
@@ -116,6 +152,9 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
         trip = channel.trip(rpc, headers)
     caller.trip = trip
     caller.started(trip.size)
+    if answering.tracks:
+        with answering.tracked(trip, caller.operation):
+            return await cross(trip, caller, client)
     return await cross(trip, caller, client)
 
 

@@ -14,7 +14,9 @@ import trio
 
 from .._base.errors import (
     ANSWERED,
+    IN_DOUBT,
     AfpoolError,
+    InputRequired,
     PoolClosed,
     ProtocolError,
     SessionExpiredError,
@@ -34,9 +36,7 @@ from ..protocol import (
     classify_http,
     classify_stream,
     decode_json,
-    encode_error,
     encode_notification,
-    encode_result,
     header_value,
     is_complete,
     meta_params,
@@ -47,6 +47,7 @@ from ..protocol import (
     same_origin_redirect,
 )
 from ..transports import origin_of
+from ._answering import Answering
 from ._attempt import attempts
 from ._control import Control, Nothing, Told
 from ._http_channel import HttpChannel
@@ -57,7 +58,7 @@ from ._stream_channel import StreamChannel
 from ._trip import Rpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from .._base.credential import CredentialRequirement, NeedsAuthorization
     from .._base.identity import Identity
@@ -70,10 +71,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("afpool")
 
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-USER_REJECTED: Final = -1
 NOTICE: Final = "notifications/tools/list_changed"
+CANCELLED: Final = "notifications/cancelled"
 
 CALL_METHOD: Final = (METHOD, b"tools/call")
 A_RESULT: Final = Outcome(None, ANSWERED, Followup.NONE, "a result", 200)
@@ -94,11 +93,12 @@ class Client:
         lost: Why it is over, if it is.
         retired: Why its key uses it no longer, if so; what runs on it goes on.
         entry: The shared list that it is a member of; the pool's to set.
+        answering: What the server asks, and who answers.
         ends_at: When it is too old to be used, on the runtime's clock; the pool's to set.
     """
 
     __slots__ = (
-        "__weakref__", "_listener", "_name_headers", "_spawn", "channel", "context", "endpoint",
+        "__weakref__", "_listener", "_name_headers", "_spawn", "answering", "channel", "context", "endpoint",
         "ends_at", "entry", "hooks", "id", "lost", "meta", "negotiated", "plan", "process", "projection",
         "requirement", "retired", "server", "settings",
     )  # fmt: skip
@@ -138,6 +138,7 @@ class Client:
         self.meta = b""
         self._name_headers: dict[str, tuple[bytes, bytes]] = {}
         self._listener = Listener(self, spawn)
+        self.answering = Answering(self, plan.requests, spawn)
         channel.on_message = self._message
         if isinstance(channel, StreamChannel):
             channel.on_lost = self.lose
@@ -183,6 +184,13 @@ class Client:
         """The negotiation is done."""
         self.negotiated = negotiated
         self.meta = meta
+        if self.answering.tracks:
+            self._listener.start_for_questions()
+
+    async def ready(self) -> None:
+        """Wait shortly until the server can ask what the plan offers to answer."""
+        if self.answering.tracks:
+            await self._listener.ready()
 
     # ------------------------------------------------------------------ calls
 
@@ -214,9 +222,25 @@ class Client:
                 return call_params(name, args, meta=meta, progress_token=request_id)
 
             params = with_token
-        answer = await attempts(self, call, Rpc("tools/call", params, headers, "call", told))
+        answer = await self.operate(call, Rpc("tools/call", params, headers, "call", told))
         assert answer.message is not None
         return bytes(answer.message.result)
+
+    def operate(self, call: Any, rpc: Rpc) -> Awaitable[Answer]:
+        """Send a request that somebody waits for as an operation, so that what the server asks belongs to it.
+
+        Args:
+            call: A `Caller`, and an `OperationCaller` where the plan offers to answer.
+            rpc: The request of the first round.
+
+        Raises:
+            AfpoolError: As `attempts`.
+        """
+        return self._operation(call, rpc) if self.answering.tracks else attempts(self, call, rpc)
+
+    async def _operation(self, call: Any, rpc: Rpc) -> Answer:
+        with self.answering.running(call):
+            return await attempts(self, call, rpc)
 
     def _name_header(self, name: str) -> tuple[bytes, bytes]:
         pair = self._name_headers.get(name)
@@ -257,13 +281,16 @@ class Client:
                 )
             if result.input_required:
                 return outcome._replace(
-                    error=ProtocolError,
-                    reason="the server asks for input that was not offered; the tool has not ended",
+                    error=InputRequired,
+                    followup=Followup.INPUT_REQUIRED,
+                    reason="the server asks for input where it may not; the request has not ended",
                 )
         return outcome
 
     def concluded(self, outcome: Outcome) -> None:
         """An answer that ends its request may end the incarnation too; called after the verdict."""
+        if outcome.delivery == IN_DOUBT:
+            self.answering.doubt()
         if outcome.error is SessionExpiredError:
             self.lose("session expired")
         elif outcome.followup is Followup.RENEGOTIATE:
@@ -281,8 +308,8 @@ class Client:
             return None
         params = cancelled_params(getattr(trip, "request_id", 0), meta=self.meta if self.stateless else b"")
         if isinstance(self.channel, StreamChannel):
-            return self.channel.tell(encode_notification("notifications/cancelled", params))
-        self._in_background(self._notify, "notifications/cancelled", params)
+            return self.channel.tell(encode_notification(CANCELLED, params))
+        self._in_background(self._notify, CANCELLED, params)
         return None
 
     def _in_background(self, fn: Callable[..., object], *args: object) -> None:
@@ -372,39 +399,18 @@ class Client:
 
     def _message(self, message: Message) -> None:
         if message.is_request:
-            self._answer_server(message)
-        elif message.method == NOTICE:
+            self.answering.asked(message)
+        else:
+            self.heard(message)
+
+    def heard(self, message: Message) -> None:
+        """Take in a notification."""
+        if message.method == NOTICE:
             self.hooks.list_changed(self)
+        elif message.method == CANCELLED and not self.stateless:
+            self.answering.withdrawn(message)
         elif message.method is not None:
             self._listener.heard(message)
-
-    def _answer_server(self, message: Message) -> None:
-        # Nothing was declared, so everything but a ping is answered with an error and never dropped.
-        method = message.method
-        if method == "ping":
-            data = encode_result(message.id)
-        elif method == "elicitation/create":
-            data = encode_error(message.id, INVALID_PARAMS, "elicitation was not declared")
-        elif method == "sampling/createMessage":
-            data = encode_error(message.id, USER_REJECTED, "sampling was not declared")
-        else:
-            data = encode_error(message.id, METHOD_NOT_FOUND, "not declared by this client")
-        if isinstance(self.channel, StreamChannel):
-            self.channel.tell(data)
-        else:
-            self._in_background(self._post, data)
-
-    async def _post(self, data: bytes) -> None:
-        assert isinstance(self.channel, HttpChannel)
-        caller = Control(self, self.settings.seams.now() + self.settings.control_timeout)
-        with trio.CancelScope(deadline=caller.deadline):
-            try:
-                await send_own(
-                    self, b"POST", self.channel.headers, Nothing(),
-                    lane="control", gate=caller, deadline=caller.deadline, body=data,
-                )  # fmt: skip
-            except Exception:  # noqa: BLE001 -- an answer that does not arrive is the server's loss
-                return
 
     # ------------------------------------------------------------------ ends
 
@@ -421,6 +427,7 @@ class Client:
         if self.lost is None:
             self.lost = reason
             self._listener.stop()
+            self.answering.stop()
             if self.retired is None:
                 self.hooks.lost(self, reason)
 
@@ -432,6 +439,7 @@ class Client:
     async def aclose(self, deadline: float) -> Ending:
         """End the session in order within the deadline; a child gets EOF, then TERM, then KILL."""
         self._listener.stop()
+        self.answering.stop()
         try:
             if isinstance(self.channel, HttpChannel):
                 if (
@@ -467,6 +475,7 @@ class Client:
     def kill(self) -> None:
         """End it at once; synchronous."""
         self._listener.stop()
+        self.answering.stop()
         self.channel.kill()
         if self.process is not None:
             self.process.kill_now()

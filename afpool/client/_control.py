@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .._base.use import Use
     from ..transports import Headers
     from ._client import Client
+    from ._running import Running
     from ._trip import Trip
 
 ENDED_HERE: Final = ("closed", "killed")
@@ -30,10 +31,11 @@ ENDED_HERE: Final = ("closed", "killed")
 class Control:
     """The caller behind a client's own requests: its gate is open while the client lives."""
 
-    __slots__ = ("_client", "begun", "deadline", "interrupted", "trip")
+    __slots__ = ("_client", "begun", "deadline", "interrupted", "operation", "trip")
 
     def __init__(self, client: Client, deadline: float) -> None:
         self._client = client
+        self.operation: Running | None = None  # what comes on its own stream belongs to no call
         self.deadline = deadline
         self.trip: Trip | None = None
         self.interrupted: AfpoolError | None = None  # nobody ends it but its scope
@@ -56,6 +58,9 @@ class Control:
 
     def started(self, body_bytes: int) -> None:
         """Nothing is recorded of the client's own requests."""
+
+    def questioned(self) -> None:
+        """None of the client's own requests is answered so."""
 
     def bounded(self) -> contextlib.AbstractContextManager[None]:
         """The scope around the whole request bounds every wait in it."""

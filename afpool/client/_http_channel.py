@@ -143,7 +143,8 @@ class HttpTrip:
     def __init__(self, channel: HttpChannel, request: HttpRequest, rpc: Rpc, request_id: int) -> None:
         self.request_id = request_id
         self.size = len(request.body)
-        self._sink = AnswerSink(channel.max_message, channel.on_message, rpc.on_progress)
+        on_message = channel.on_message if rpc.on_message is None else rpc.on_message
+        self._sink = AnswerSink(channel.max_message, on_message, rpc.on_progress)
         self._exchange: HttpExchange | HttpxExchange = channel.link.exchange(request, self._sink, rpc.lane)
 
     @property

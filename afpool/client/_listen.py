@@ -6,6 +6,8 @@
   believed.
 * In the handshake era it is a GET (over HTTP) or the stream itself; in 2026-07-28 a `subscriptions/listen`
   request whose answer stays open.
+* A GET stream is opened for questions too, where the plan offers to answer some: servers ask there, whether
+  they announce changes or not. What becomes of it then says nothing of the list, unless that is listened to.
 """
 
 from __future__ import annotations
@@ -50,18 +52,31 @@ class Listener:
     """The listening side of one client.
 
     Attributes:
-        state: Whether changes are heard of now.
+        state: Whether changes of the list are heard of now.
         asked: How often the stream was asked for.
     """
 
-    __slots__ = ("_decided", "_late", "_refused", "_scope", "_spawn", "asked", "client", "state")
+    __slots__ = (
+        "_answered",
+        "_decided",
+        "_late",
+        "_scope",
+        "_spawn",
+        "_stream",
+        "_wanted",
+        "asked",
+        "client",
+        "state",
+    )
 
     def __init__(self, client: Client, spawn: Callable[..., None]) -> None:
         self.client = client
         self._spawn = spawn
         self._decided = trio.Event()
         self._scope: trio.CancelScope | None = None
-        self._refused = False
+        self._answered = trio.Event()  # it is known whether there is a stream
+        self._stream: State = "unasked"  # of the stream itself, whatever it was opened for
+        self._wanted = False  # changes of the list are listened to on it
         self._late = False  # a list was asked for before it was known whether its changes are heard
         self.state: State = "unasked"
         self.asked = 0
@@ -75,6 +90,20 @@ class Listener:
                 await self._decided.wait()
             self._late = waited.cancelled_caught
 
+    def start_for_questions(self) -> None:
+        """Open the stream on which a server of the handshake era asks over HTTP; synchronous."""
+        if not self.client.stateless and isinstance(self.client.channel, HttpChannel):
+            self._connect()
+
+    async def ready(self) -> None:
+        """Wait at most half a second until it is known whether there is a stream for questions.
+
+        A server may drop a question for which no stream is open, and its call would then wait for nothing.
+        """
+        if self._stream == "connecting":
+            with trio.move_on_after(FIRST_WAIT):
+                await self._answered.wait()
+
     def stop(self) -> None:
         """Stop listening; synchronous."""
         if self._scope is not None:
@@ -83,7 +112,7 @@ class Listener:
     def heard(self, message: Message) -> None:
         """Take a notification that is not about the list."""
         if message.method == ACKNOWLEDGED:
-            self._now("listening")
+            self._became("listening")
 
     def _begin(self) -> None:
         client = self.client
@@ -96,13 +125,27 @@ class Listener:
         elif not client.stateless and client.shared_stream:
             self._now("listening")
         else:
-            self.state = "connecting"
-            self._scope = trio.CancelScope()
-            self._spawn(self._run)
+            self._wanted = True
+            if self._scope is None:
+                self._connect()
+            if self._stream == "connecting":
+                self.state = "connecting"
+            else:
+                self._now(self._stream)
+
+    def _connect(self) -> None:
+        self._stream = "connecting"
+        self._scope = trio.CancelScope()
+        self._spawn(self._run)
+
+    def _became(self, state: State) -> None:
+        self._stream = state
+        self._answered.set()
+        if self._wanted:
+            self._now(state)
 
     def _now(self, state: State) -> None:
         was, self.state = self.state, state
-        self._refused = state == "unsupported"
         if state != "connecting":
             self._decided.set()
         # what was announced while nobody listened has not been heard
@@ -121,9 +164,9 @@ class Listener:
                 began = now()
                 self.asked += 1
                 told = await self._once()
-                if self._refused:
+                if self._stream == "unsupported":
                     return
-                self._now("lost")
+                self._became("lost")
                 if now() - began >= LIVED:
                     delay = RETRY
                 await trio.sleep(max(delay, told))
@@ -145,7 +188,7 @@ class Listener:
         finally:
             trip.close()
         if answer.message is not None and answer.message.is_error:
-            self._now("unsupported")
+            self._became("unsupported")
         return 0.0
 
     async def _http(self, channel: HttpChannel) -> float:
@@ -172,10 +215,10 @@ class Listener:
         """Take the head of the stream's answer; return whether it is one."""
         if status == 200 and kind is BodyKind.SSE:
             if not stateless:
-                self._now("listening")
+                self._became("listening")
             return True
         if status in (404, 405, 406, 415, 501) or (stateless and status in (200, 400)):
-            self._now("unsupported")
+            self._became("unsupported")
         return False
 
 

@@ -97,7 +97,9 @@ async def open_client(
     """
     opener = _Opener(client_id, server, plan, context, projection, endpoint, settings, hooks, spawn)
     try:
-        return await opener.run()
+        client = await opener.run()
+        await client.ready()
+        return opener.hand_over(client)
     except BaseException:
         await opener.drop()
         raise
@@ -140,6 +142,8 @@ class _Opener:
             "spawn": spawn,
         }
         self._plan = plan
+        version = plan.protocol_version
+        self._capabilities = plan.capabilities.encode(*() if version is None else (version,))
         self._endpoint = endpoint
         self._settings = settings
         self._hooks = hooks
@@ -163,6 +167,7 @@ class _Opener:
             self._endpoint.era(),
             client_name=self._settings.client_name,
             client_version=self._settings.client_version,
+            capabilities=self._capabilities,
         )
         tries = Tries()
         while True:
@@ -195,17 +200,23 @@ class _Opener:
         channel = client.channel
         if negotiated.era is Era.STATELESS:
             meta = stateless_meta(
-                negotiated.version, self._settings.client_name, self._settings.client_version
+                negotiated.version,
+                self._settings.client_name,
+                self._settings.client_version,
+                self._capabilities,
             )
         if isinstance(channel, HttpChannel):
             channel.headers = [*channel.headers, (PROTOCOL_VERSION, negotiated.version.encode())]
             if negotiated.session_id is not None:
                 channel.headers.append((SESSION_ID, negotiated.session_id.encode()))
+        client.opened(negotiated, meta)
+        return client
+
+    def hand_over(self, client: Client) -> Client:
+        """Let the owner be told of what happens to it from now on."""
         if client.lost is not None:
             raise OpenFailed(f"the server ended right after it was opened ({client.lost}); nothing was sent")
-        client.opened(negotiated, meta)
         client.hooks = self._hooks
-        self._client = None
         return client
 
     # ------------------------------------------------------------------ steps

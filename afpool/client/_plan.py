@@ -17,9 +17,10 @@ import trio
 
 from .._base.canonical import canonical_json
 from .._base.credential import CredentialRequirement
-from ..protocol import era_of
+from ..protocol import NOTHING_DECLARED, Capabilities, era_of
 from ..transports import Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
 from ._header_rules import name_problem, value_problem
+from ._server_requests import ServerRequests
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UDS_MAX: Final = 107  # what `sockaddr_un` holds on Linux
@@ -316,6 +317,9 @@ class Plan:
         transport: How to get there.
         credential: What has to be vended for each HTTP request, or for the upgrade to WebSocket, or `None`.
         protocol_version: Pins the protocol version; found out and remembered per endpoint when absent.
+        requests: What is answered when the server asks; without it nothing is declared and all is refused.
+            What it declares belongs to the context, its callables do not: a client keeps those that it was
+            opened with.
     """
 
     transport: Transport = attrs.field(
@@ -328,6 +332,15 @@ class Plan:
     )
     protocol_version: str | None = attrs.field(default=None, validator=_known_version)
 
+    requests: ServerRequests | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(ServerRequests))
+    )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the client declares that it can be asked."""
+        return NOTHING_DECLARED if self.requests is None else self.requests.capabilities
+
     @property
     def endpoint(self) -> str:
         """What keys share under this plan: transport and origin or command."""
@@ -336,11 +349,13 @@ class Plan:
     def context(self, secret: bytes) -> str:
         """`pc:` and an HMAC over all that decides whom and how we talk to; no vended credential is in it."""
         credential = self.credential
-        document = {
+        document: dict[str, Any] = {
             "transport": self.transport.document(),
             "credential": None
             if credential is None
             else {"service": credential.service, "scopes": list(credential.scopes), "mode": credential.mode},
             "version": self.protocol_version,
         }
+        if self.capabilities != NOTHING_DECLARED:
+            document["requests"] = self.capabilities.document()
         return "pc:" + hmac.new(secret, canonical_json(document), hashlib.sha256).hexdigest()[:32]

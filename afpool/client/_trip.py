@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .._base.model import Progress
     from ..protocol import BodyKind, Message
     from ..transports import Headers, LaneName
+    from ._running import Running
 
 
 @final
@@ -113,6 +114,7 @@ class Rpc:
         on_progress: Called in the task that waits, with each progress notification.
         notification: No answer is expected.
         bare: Send none of the headers that an open session adds (openings send their own).
+        on_message: Told of what else comes on its own response stream (HTTP); the channel's own when absent.
     """
 
     method: str
@@ -122,6 +124,7 @@ class Rpc:
     on_progress: Callable[[Progress], object] | None = None
     notification: bool = False
     bare: bool = False
+    on_message: Callable[[Message], None] | None = None
 
 
 class Caller(Gate, Protocol):
@@ -130,6 +133,11 @@ class Caller(Gate, Protocol):
     deadline: float
     trip: Trip | None
     interrupted: AfpoolError | None
+    operation: Running | None
+
+    def questioned(self) -> None:
+        """Take note that the server answered with a question: part of the request may have run."""
+        ...
 
     def bounded(self) -> AbstractContextManager[None]:
         """Bound a wait that is not a trip's by the deadline, and let it be interrupted."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .._base.model import ToolContext
     from .._base.use import Use
     from ..client import Client, Trip
+    from ..client._running import Running
     from ._actor import KeyActor
     from ._bound import Binding
     from ._lists import ListState
@@ -66,6 +67,8 @@ class Call:
         client: The leased client, once there is one.
         list: The list that decides now, and `generation`, what it was when it was taken for true.
         trip: The request under way, or the last one.
+        questions: How many rounds were answered with a question; after one, part of the tool may have run.
+        operation: What requests of the server belong to, where its client is asked to keep that.
         interrupted: Set when somebody ends the call from outside; raised where it waits.
     """
 
@@ -86,6 +89,8 @@ class Call:
         "interrupted",
         "list",
         "on_progress",
+        "operation",
+        "questions",
         "reply",
         "scope",
         "ticket",
@@ -112,6 +117,8 @@ class Call:
         self.held = False  # the ticket is a place
         self.entered = False  # the runtime's admission counts it
         self.begun = False
+        self.questions = 0
+        self.operation: Running | None = None
         self.client: Client | None = None
         self.trip: Trip | None = None
         self.reply: Reply[Any] | None = None
@@ -249,6 +256,10 @@ class Call:
         use = self.use
         use.attempts += 1
         use.bytes_out = body_bytes
+
+    def questioned(self) -> None:
+        """Take note that the server answered with a question."""
+        self.questions += 1
 
     def relist(self) -> Awaitable[None] | None:
         """Get a fresh list after the server found headers and body to differ; the gate then compares."""

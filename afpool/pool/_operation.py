@@ -26,6 +26,7 @@ from .._base.errors import (
     NOT_SENT,
     ActorCrashed,
     AfpoolError,
+    InputRequired,
     InvalidArguments,
     NotApproved,
     OpenFailed,
@@ -76,6 +77,10 @@ async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolRe
         error.call_id = call_id
         use.code = error.code
         use.delivery = error.delivery
+        cause = error.__cause__
+        if cause is not None and isinstance(error, InputRequired):
+            word = cause.code if isinstance(cause, AfpoolError) else type(cause).__name__
+            use.note("input", word, pool.seams.now())
         outcome = "refused" if error.delivery in ("not-sent", "refused") else "failed"
         if not call.begun:
             # a refusal may have met no checkpoint yet; every public call passes one
@@ -84,7 +89,8 @@ async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolRe
     except trio.Cancelled:
         outcome = "cancelled"
         use.code = "cancelled"
-        use.delivery = "in-doubt" if call.begun else "not-sent"
+        # a round that was answered with a question may have run part of the tool
+        use.delivery = "in-doubt" if call.begun or call.questions else "not-sent"
         raise
     else:
         outcome = "ok"

@@ -28,6 +28,7 @@ from afpool._base.errors import (
     AfpoolError,
     AuthorizationRequired,
     Delivery,
+    ElicitationRequired,
     ProtocolError,
     ServerError,
     ServerFailed,
@@ -35,6 +36,7 @@ from afpool._base.errors import (
     SessionExpiredError,
 )
 
+from ._elicitation import read_url_elicitations
 from ._eras import Era
 from ._headers import BodyKind
 from ._json import MalformedMessage, decode_json
@@ -109,6 +111,8 @@ class Outcome(NamedTuple):
         if isinstance(error, ServerError) and self.body is not None:
             error.error_code = self.body.code
             error.data = _data(self.body)
+            if isinstance(error, ElicitationRequired):
+                error.elicitations = read_url_elicitations(error.data)
         return error
 
 
@@ -245,6 +249,9 @@ def _json_rpc_error(body: ErrorBody, status: int | None) -> Outcome:
     if refused is not None:
         followup, reason = refused
         return Outcome(ServerRefused, REFUSED, followup, reason, status, body)
+    if body.code == URL_ELICITATION_REQUIRED:
+        reason = "the server wants its user to visit an address first (-32042); the tool may have begun"
+        return Outcome(ElicitationRequired, ANSWERED, Followup.NONE, reason, status, body)
     code = "without a code" if body.code is None else str(body.code)[:20]
     return Outcome(
         ServerError, ANSWERED, Followup.NONE, f"the server answered with an error ({code})", status, body

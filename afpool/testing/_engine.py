@@ -5,6 +5,7 @@ Rules and invariants:
 * The handshake era lives in sessions; over HTTP a session exists from the answer to `initialize` until
   DELETE, `forget_sessions` or a restart. The stateless era reads nothing but the request at hand.
 * A stream transport whose server speaks both eras is locked to the era of its first exchange.
+* A `requestState` comes back as it was given, and only where one was given; all else is a violation.
 * A tool runs inside its exchange's cancel scope, and is filed in the ledger in the step in which it starts.
   An exchange that was cancelled before that step files no execution.
 """
@@ -12,6 +13,7 @@ Rules and invariants:
 from __future__ import annotations
 
 import itertools
+import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -89,6 +91,7 @@ class Engine:
         self._running: dict[tuple[str, RpcId], Exchange] = {}
         self._asked: dict[RpcId, tuple[trio.Event, list[Message]]] = {}
         self._ask_ids = itertools.count(1)
+        self._states: set[str] = set()  # every `requestState` that was given, as JSON
 
     # Eras and sessions
 
@@ -298,7 +301,11 @@ class Engine:
             schema = None if tool is None else tool.input_schema
             check_routing_headers(arrival.headers, method, params, schema)
         if method == "tools/call":
-            return self._complete(await self._call(exchange))
+            self._check_state(params)
+            result = self._complete(await self._call(exchange))
+            if "requestState" in result:
+                self._states.add(json.dumps(result["requestState"]))
+            return result
         if method == "tools/list":
             return self._complete(self._cacheable(self._list(arrival)))
         if method == "server/discover":
@@ -310,6 +317,10 @@ class Engine:
         if method == "subscriptions/listen" and self.listen_enabled:
             return self._listen(params)
         raise RpcError(METHOD_NOT_FOUND, "Method not found")
+
+    def _check_state(self, params: Mapping[str, Any]) -> None:
+        if "requestState" in params and json.dumps(params["requestState"]) not in self._states:
+            self.ledger.violations.append("a requestState that was never given")
 
     def _complete(self, result: Message) -> Message:
         if self.advertise.result_type is not None:

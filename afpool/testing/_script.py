@@ -9,6 +9,7 @@ import attrs
 import msgspec
 
 from ._actions import action_from_json
+from ._asking import ask_tool, input_tool
 from ._engine import Engine, Eras
 from ._envelope import Dialect, Message
 from ._exchange import Advertise
@@ -27,10 +28,12 @@ from ._tools import (
 )
 
 _BUILTINS: Final[Mapping[str, Callable[..., FakeTool]]] = {
+    "ask": ask_tool,
     "big": big_tool,
     "counter": counter_tool,
     "echo": echo_tool,
     "fail": fail_tool,
+    "input": input_tool,
     "progress": progress_tool,
     "sleep": sleep_tool,
     "whoami": whoami_tool,
@@ -42,7 +45,8 @@ class ToolSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         name: As listed.
-        builtin: `big`, `counter`, `echo`, `fail`, `progress`, `sleep`, `whoami` or `change_list`.
+        builtin: `ask`, `big`, `counter`, `echo`, `fail`, `input`, `progress`, `sleep`, `whoami` or
+            `change_list`.
         result: A fixed text or result object, instead of a builtin.
         delay: Seconds.
         cancellable: See `FakeTool`.

@@ -1,6 +1,6 @@
 """HTTP/1.1 over a few connections that one client owns.
 
-A link has places in three lanes and connections that serve any of them. The connections in use are never
+A link has places in four lanes and connections that serve any of them. The connections in use are never
 more than the places taken, and those laid by are used before a new one is made, so that a link never has
 more of them than places. What happens on one connection is told in `_connection.py`, what becomes of one
 request in `_exchange.py`.
@@ -36,9 +36,9 @@ __all__ = [
     "Truncated",
 ]
 
-LaneName: TypeAlias = Literal["call", "control", "stream"]
+LaneName: TypeAlias = Literal["call", "control", "stream", "answer"]
 
-_OTHER_LANES: Final = 2
+_OTHER_LANES: Final = 3
 
 
 @attrs.frozen
@@ -63,8 +63,9 @@ class LinkStatistics:
 class HttpLink:
     """The few connections to one origin that one client owns; never shared with another.
 
-    Calls have `limit` places, control traffic one, the long-lived stream one, so that neither of the two
-    ever takes a call's. Connections serve any lane, the newest idle one first.
+    Calls have `limit` places, control traffic one, the long-lived stream one, answers to the server's own
+    requests one, so that none of the three ever takes a call's or waits for another. Connections serve any
+    lane, the newest idle one first.
 
     Args:
         origin: Whom to talk to.
@@ -107,7 +108,7 @@ class HttpLink:
         self._seams = seams
         self._limit = limit
         self._keepalive_expiry = keepalive_expiry
-        self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1)}
+        self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1), "answer": Lane(1)}
         self._active: set[HttpExchange] = set()
         self._idle: list[HttpConnection] = []
         self._opened = 0

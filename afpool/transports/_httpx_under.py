@@ -74,7 +74,7 @@ class HttpxLink:
         self.now = seams.now
         self.nursery: trio.Nursery | None = None
         self._transport = transport
-        self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1)}
+        self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1), "answer": Lane(1)}
         self._active: set[HttpxExchange] = set()
         self._ready = trio.Event()
         self._over = trio.Event()

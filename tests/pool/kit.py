@@ -35,7 +35,7 @@ from afpool.transports import WireClosed, memory_link_pair
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from afpool import BoundTool, CredentialRequest, Pool
+    from afpool import BoundTool, CredentialRequest, Pool, ServerRequests
     from afpool.transports import MemoryWire
 
 ALICE = Identity(tenant="acme", principal="alice")
@@ -55,6 +55,7 @@ class Host:
         variant: Part of every plan; another value is another context.
         names: Principal to authorization name; a callable is called, and may raise.
         caller: What `who` answers; an exception is raised.
+        requests: What is offered to the servers, if anything.
         hold_credential: The next request for a credential waits for it.
         hold_plan: The next plan waits for it.
         hold_signature: The next signature waits for it.
@@ -67,6 +68,7 @@ class Host:
         self.names: dict[str | None, Any] = {}
         self.caller: Any = ALICE
         self.credential: CredentialRequirement | None = None
+        self.requests: ServerRequests | None = None
         self.token = "token"
         self.planned = 0
         self.asked: list[CredentialRequest] = []
@@ -81,7 +83,9 @@ class Host:
         hold, self.hold_plan = self.hold_plan, None
         if hold is not None:
             await hold.wait()
-        return Plan(transport=self.transport(self, projection), credential=self.credential)
+        return Plan(
+            transport=self.transport(self, projection), credential=self.credential, requests=self.requests
+        )
 
     def share(self, server: str, projection: Identity) -> str | None:
         name = self.names.get(projection.principal)
@@ -193,6 +197,7 @@ async def world(
     server: Mapping[str, Any] | None = None,
     pool: Mapping[str, Any] | None = None,
     http: Mapping[str, Any] | None = None,
+    requests: ServerRequests | None = None,
 ) -> AsyncIterator[World]:
     """Open a fake HTTP server and a pool with one server `files` over it.
 
@@ -204,9 +209,11 @@ async def world(
         server: Further arguments of `Server`.
         pool: Further arguments of `open_pool`.
         http: Further arguments of `FakeServer.http`.
+        requests: What the plans offer to the server.
     """
     async with FakeServer.http(tools=[echo_tool()] if tools is None else tools, **(http or {})) as fake:
         host = Host(http_transport(fake))
+        host.requests = requests
         if credential:
             host.credential = CredentialRequirement("files") if credential is True else credential
         options = {
@@ -340,6 +347,8 @@ class MemoryServer:
         exchange = MemoryExchange(arrival, session, self.name, send)
         if arrival.kind == "notification":
             self.engine.notified(exchange)
+        elif arrival.kind == "response":
+            self.engine.resolve(message)
         elif arrival.kind == "request":
             await self.engine.rules.decide(arrival)
             answer = await self.engine.respond(exchange)
@@ -352,11 +361,13 @@ async def memory_world(
     tools: list[FakeTool] | None = None,
     pool: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
+    requests: ServerRequests | None = None,
 ) -> AsyncIterator[tuple[MemoryServer, Host, Pool]]:
     """Open a pool over a server in memory; everything is deterministic."""
     async with trio.open_nursery() as nursery:
         memory = MemoryServer(nursery, tools)
         host = Host(memory.transport)
+        host.requests = requests
         options = {"plan": host.plan, "share": host.share, **(pool or {})}
         async with afpool.open_pool([Server(name="files", **(server or {}))], **options) as opened:
             yield memory, host, opened

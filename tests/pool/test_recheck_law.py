@@ -13,6 +13,7 @@ ROOT = Path(afpool.__file__).parent
 OPERATION = ROOT / "pool" / "_operation.py"
 ATTEMPT = ROOT / "client" / "_attempt.py"
 SIGNING = ROOT / "client" / "_signing.py"
+ROUNDS = ROOT / "client" / "_rounds.py"
 
 # function -> the names that it may await (of a call: what is called), beside the helper itself
 ALLOWED = {
@@ -39,6 +40,12 @@ ALLOWED = {
         "cross": {"trip.run"},
         # what is awaited through `boundary`: the app's own code
         "credential_headers": {"provider.get"},
+    },
+    ROUNDS: {
+        # all of it is awaited through `boundary`; between two questions the gate is asked
+        "next_round": {"_responses", "trio.sleep"},
+        "_responses": {"_answer"},
+        "_answer": {"offers.answer"},
     },
     SIGNING: {"signature": {"added"}},
 }

@@ -4,6 +4,7 @@ import pytest
 
 from afpool._base.errors import (
     AuthorizationRequired,
+    ElicitationRequired,
     ProtocolError,
     ServerError,
     ServerFailed,
@@ -107,7 +108,7 @@ def expected(status, kind, answer, text, had_session, era, challenge, same_origi
     if is_error:
         if code in REFUSING_CODE:
             return ServerRefused, "refused", REFUSING_CODE[code]
-        return ServerError, "answered", Followup.NONE
+        return (ElicitationRequired if code == -32042 else ServerError), "answered", Followup.NONE
     if answer == "result":
         return None, "answered", Followup.NONE
     if 200 <= status < 300 and kind is BodyKind.JSON:
@@ -153,7 +154,8 @@ def test_every_error_on_a_stream(code):
     if code in REFUSING_CODE:
         assert outcome[:3] == (ServerRefused, "refused", REFUSING_CODE[code])
     else:
-        assert outcome[:3] == (ServerError, "answered", Followup.NONE)
+        kind = ElicitationRequired if code == -32042 else ServerError
+        assert outcome[:3] == (kind, "answered", Followup.NONE)
     assert outcome.http_status is None
     assert LOST not in outcome.reason
 

@@ -16,6 +16,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.websocket import websocket_server
 from peer_process import serve_http, wanted_transport
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 
@@ -97,6 +98,22 @@ class OverWebSocket:
         lowlevel = server._mcp_server
         async with websocket_server(scope, receive, send) as (read, write):
             await lowlevel.run(read, write, lowlevel.create_initialization_options())
+
+
+class Choice(BaseModel):
+    """What the user is asked for."""
+
+    colour: str = "red"
+    sure: bool
+
+
+@server.tool()
+async def choose(thing: str, ctx: Context) -> str:
+    """Ask the user, then answer what was chosen."""
+    answer = await ctx.elicit(f"Which {thing}?", Choice)
+    return (
+        f"{thing}: {answer.data.colour}, {answer.data.sure}" if answer.action == "accept" else answer.action
+    )
 
 
 def main() -> None:

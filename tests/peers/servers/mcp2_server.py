@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from peer_process import serve_http, wanted_transport
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 
@@ -119,6 +121,24 @@ async def over_websocket(websocket: WebSocket) -> None:
         tasks.start_soon(outward)
         await lowlevel.run(read, write, lowlevel.create_initialization_options())
         tasks.cancel_scope.cancel()
+
+
+class Choice(BaseModel):
+    """What the user is asked for."""
+
+    colour: str = "red"
+    sure: bool
+
+
+async def ask_for_a_choice(thing: str) -> Elicit[Choice]:
+    """Ask: by a request in the legacy era, in the result in the modern one."""
+    return Elicit(f"Which {thing}?", Choice)
+
+
+@server.tool()
+async def choose(thing: str, choice: Annotated[Choice, Resolve(ask_for_a_choice)]) -> str:
+    """Ask the user, then answer what was chosen."""
+    return f"{thing}: {choice.colour}, {choice.sure}"
 
 
 def main() -> None:
