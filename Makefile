@@ -1,6 +1,6 @@
 # Every target does its own set-up and does it once: `make test` on a clean checkout is enough.
 # Needed beforehand: Python 3.11 or newer, make, and the package registries. What only root can install (Node.js
-# for the npm peer servers) is installed by root on Debian; anybody else is told what is missing.
+# for what comes from npm) is installed by root on Debian; anybody else is told what is missing.
 #
 #   PYTHON=python3.12   which Python to make .venv with      ARGS="-k gate"   more arguments for pytest and scripts
 
@@ -48,6 +48,11 @@ lint: ## style, types, import directions, unfinished marks
 .PHONY: peers
 peers: ## only install the real MCP servers that the tests start
 	@$(PREPARE) peers
+
+.PHONY: conformance
+conformance: ## the client side of the official MCP conformance suite
+	@$(PREPARE) test conformance
+	@$(RUN) tests/conformance/run.py $(ARGS)
 
 .PHONY: mutants
 mutants: ## break the code in known ways and see that a test notices each

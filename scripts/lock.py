@@ -14,7 +14,18 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from prepare import CACHE, ROOT, SERVERS, PrepareError, Venv, check_system, requirements, run_logged, say
+from prepare import (
+    CACHE,
+    CONFORMANCE,
+    ROOT,
+    SERVERS,
+    PrepareError,
+    Venv,
+    check_system,
+    requirements,
+    run_logged,
+    say,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,20 +79,20 @@ def compile_lock(uv: Path, output: Path, sources: list[str], upgrade: bool) -> N
     say(f"wrote {output.relative_to(ROOT)}")
 
 
-def lock_npm() -> None:
+def lock_npm(manifests: Path) -> None:
     """Write package-lock.json beside the manifest, without download addresses."""
     place = CACHE / "lock-npm"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     for name in ("package.json", "package-lock.json"):
-        if (SERVERS / name).exists():
-            shutil.copy(SERVERS / name, place)
+        if (manifests / name).exists():
+            shutil.copy(manifests / name, place)
     run_logged("could not lock the npm packages", ["npm", "install", *NPM], LOG, cwd=place)
     written = (place / "package-lock.json").read_text()
     if '"resolved"' in written:
         raise PrepareError("npm wrote download addresses into package-lock.json")
-    (SERVERS / "package-lock.json").write_text(written)
-    say(f"wrote {(SERVERS / 'package-lock.json').relative_to(ROOT)}")
+    (manifests / "package-lock.json").write_text(written)
+    say(f"wrote {(manifests / 'package-lock.json').relative_to(ROOT)}")
 
 
 def main() -> int:
@@ -102,7 +113,8 @@ def main() -> int:
             source = (SERVERS / f"{peer}.in").relative_to(ROOT)
             compile_lock(uv, SERVERS / f"{peer}.txt", [str(source)], upgrade)
         compile_lock(uv, requirements("lock-tool"), ["requirements/lock-tool.in"], upgrade)
-        lock_npm()
+        for manifests in (SERVERS, CONFORMANCE):
+            lock_npm(manifests)
     except PrepareError as error:
         print(f"lock: {error}", file=sys.stderr)
         return error.code

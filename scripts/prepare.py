@@ -1,6 +1,6 @@
 """Put in place what a make target needs, and nothing that is there already.
 
-    python3 scripts/prepare.py [run | test | dev] [peers]
+    python3 scripts/prepare.py [run | test | dev] [peers] [conformance]
 
 Rules:
 
@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -36,8 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 PEERS = CACHE / "peers"
 SERVERS = ROOT / "tests" / "peers" / "servers"
+CONFORMANCE = ROOT / "tests" / "conformance"
 LAYERS = ("run", "test", "dev")
 OLDEST_NODE = 18
+SUITE_NODE = 22  # the oldest that the conformance suite runs on
 MISSING = 3
 FAILED = 2
 
@@ -202,22 +205,48 @@ def install_python_peer(name: str) -> None:
     Venv(PEERS / name).install(".packages", SERVERS / f"{name}.txt")
 
 
-def install_npm_peers() -> None:
-    """Install the npm peer servers from their lock file."""
-    place = PEERS / "node"
-    manifests = [SERVERS / "package.json", SERVERS / "package-lock.json"]
-    stamp = Stamp(place / ".packages", digest(*manifests))
+def install_npm(manifests: Path, place: Path, *options: str) -> None:
+    """Install the npm packages of a folder's lock file in a place of their own."""
+    files = [manifests / "package.json", manifests / "package-lock.json"]
+    stamp = Stamp(place / ".packages", digest(*files, *options))
     if stamp.holds():
         return
     started = time.monotonic()
     place.mkdir(parents=True, exist_ok=True)
     stamp.drop()
-    for manifest in manifests:
-        shutil.copy(manifest, place)
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    run_logged("could not install the npm peer servers", command, CACHE / "logs" / "npm.log", cwd=place)
+    for file in files:
+        shutil.copy(file, place)
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", *options]
+    what = f"could not install the npm packages of {manifests.relative_to(ROOT)}"
+    run_logged(what, command, CACHE / "logs" / f"npm-{place.name}.log", cwd=place)
     stamp.write()
     say(f"{place.relative_to(ROOT)}: npm packages installed in {time.monotonic() - started:.1f} s")
+
+
+def install_conformance() -> None:
+    """Install the conformance suite, with a Node.js of its own where the system's is too old for it."""
+    place = CACHE / "conformance"
+    if (node_version() or 0) >= SUITE_NODE:
+        install_npm(CONFORMANCE, place, "--omit=optional")
+        return
+    install_npm(CONFORMANCE, place, "--include=optional")
+    if not (place / "node_modules" / ".bin" / "node").exists():
+        raise PrepareError(
+            f"something is missing that cannot be installed from here:\n"
+            f"    missing: node {SUITE_NODE} or newer, which the conformance suite needs; the one on PATH is "
+            f"{node_version()}, and npm has one for Linux on x86_64 and aarch64 only (this is "
+            f"{platform.system()} on {platform.machine()}). Install it another way; then run `make` again.",
+            MISSING,
+        )
+
+
+def node_version() -> int | None:
+    """The major version of the Node.js on PATH, if there is one that says it."""
+    if shutil.which("node") is None:
+        return None
+    shown = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"v(\d+)\.", shown.stdout)
+    return None if version is None else int(version[1])
 
 
 def node_fault() -> str | None:
@@ -225,10 +254,9 @@ def node_fault() -> str | None:
     absent = [name for name in ("node", "npm") if shutil.which(name) is None]
     if absent:
         return f"{' and '.join(absent)} not found (Debian packages: nodejs npm)"
-    shown = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
-    version = re.match(r"v(\d+)\.", shown.stdout)
-    if version is None or int(version[1]) < OLDEST_NODE:
-        return f"node {OLDEST_NODE} or newer not found; `node --version` says {shown.stdout.strip()!r}"
+    version = node_version()
+    if version is None or version < OLDEST_NODE:
+        return f"node {OLDEST_NODE} or newer not found; the version of the one on PATH is {version}"
     return None
 
 
@@ -275,11 +303,11 @@ def apt_install(names: Sequence[str]) -> None:
 
 
 def prepare(components: Sequence[str]) -> None:
-    """Put the named components in place: at most one layer, and the peers."""
-    unknown = [name for name in components if name not in (*LAYERS, "peers")]
+    """Put the named components in place: at most one layer, the peers, the conformance suite."""
+    unknown = [name for name in components if name not in (*LAYERS, "peers", "conformance")]
     if unknown or not components:
-        raise PrepareError(f"usage: prepare.py [{' | '.join(LAYERS)}] [peers]")
-    check_system(wants_node="peers" in components)
+        raise PrepareError(f"usage: prepare.py [{' | '.join(LAYERS)}] [peers] [conformance]")
+    check_system(wants_node="peers" in components or "conformance" in components)
     jobs: list[Callable[[], None]] = []
     layers = [layer for layer in LAYERS if layer in components]
     if layers:
@@ -288,8 +316,10 @@ def prepare(components: Sequence[str]) -> None:
         jobs += [
             partial(install_python_peer, "mcp2"),
             partial(install_python_peer, "mcp1"),
-            install_npm_peers,
+            partial(install_npm, SERVERS, PEERS / "node"),
         ]
+    if "conformance" in components:
+        jobs.append(install_conformance)
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(jobs)) as pool:
         running = [pool.submit(job) for job in jobs]
     faults = [error for error in (job.exception() for job in running) if error is not None]

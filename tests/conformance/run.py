@@ -1,0 +1,180 @@
+"""Run the client side of the official MCP conformance suite against afpool.
+
+    make conformance [ARGS="--set 2026-07-28 --scenario tools_call"]
+
+Plays both requirement sets in a network namespace with loopback alone, reads what the suite filed, and fails
+unless every required scenario reaches `bar.toml`. With `--scenario` only this one is run, and what the driver
+printed is shown where it does not hold. With `--write-docs` the table in `docs/conformance.md` is written anew.
+
+Exit code 0: all required scenarios hold. 1: one does not. 2: the suite could not be run. 3: something is
+missing here that `make` cannot bring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.conformance import docs_table
+from tests.conformance.loopback import NO_NAMESPACE
+from tests.conformance.reading import Row, UnreadableError, judge, read_bars, read_outcomes, table
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTALLED = ROOT / ".cache" / "conformance"
+SUITE = INSTALLED / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+RESULTS = INSTALLED / "results"
+CLIENT_MILLISECONDS = 120_000
+WITHIN = 300.0  # seconds for one requirement set
+SHOWN = 40  # lines of what a driver printed
+
+
+class SuiteError(Exception):
+    """The suite could not be run; the message says why."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def node() -> str:
+    """The Node.js that was installed for the suite, else the system's, which then is new enough."""
+    own = INSTALLED / "node_modules/.bin/node"
+    return str(own) if own.exists() else "node"
+
+
+def driver_command() -> str:
+    """The command of the driver; the suite gives it to a shell."""
+    return shlex.join([sys.executable, str(Path(__file__).with_name("driver.py"))])
+
+
+def suite_command(revision: str, results: Path, scenario: str | None, *, all_interfaces: bool) -> list[str]:
+    """The command of one run."""
+    chosen = (
+        ["--requirements", revision]
+        if scenario is None
+        else ["--scenario", scenario, "--spec-version", revision, "--force"]
+    )
+    command = [node(), str(SUITE), "client", "--command", driver_command(), *chosen]
+    command += ["--timeout", str(CLIENT_MILLISECONDS), "--output-dir", str(results)]
+    if all_interfaces:
+        return command
+    return [sys.executable, str(Path(__file__).with_name("loopback.py")), *command]
+
+
+def run_suite(revision: str, scenario: str | None, *, all_interfaces: bool) -> Path:
+    """Run one requirement set, or one scenario of it; return the folder with what was filed.
+
+    Raises:
+        SuiteError: It did not run to its end.
+    """
+    results = RESULTS / revision
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+    log = RESULTS / f"{revision}.log"
+    command = suite_command(revision, results, scenario, all_interfaces=all_interfaces)
+    with log.open("wb") as out:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUTF8": "1"},
+                timeout=WITHIN,
+                check=False,
+                cwd=ROOT,
+            )
+        except subprocess.TimeoutExpired:
+            raise SuiteError(f"{revision}: the suite did not end within {WITHIN:.0f} s; see {log}") from None
+        except OSError as error:
+            raise SuiteError(f"{revision}: {command[0]} could not be started: {error}") from error
+    if done.returncode == NO_NAMESPACE and not all_interfaces:
+        raise SuiteError(
+            f"{tail(log, 1).strip()}\n"
+            "The suite's servers listen on every interface of the machine. Run as root, let users make "
+            'namespaces, or accept that for the time of the run: ARGS="--all-interfaces".',
+            NO_NAMESPACE,
+        )
+    # 1 is the suite's own verdict. Ours is stricter and decides.
+    if done.returncode not in {0, 1}:
+        raise SuiteError(f"{revision}: the suite ended with {done.returncode}:\n{tail(log, SHOWN)}")
+    return results
+
+
+def tail(file: Path, lines: int) -> str:
+    """The last lines of a file, indented; nothing where there is no such file."""
+    if not file.exists():
+        return ""
+    return "\n".join(f"    {line}" for line in file.read_text(errors="replace").splitlines()[-lines:])
+
+
+def explain(row: Row) -> None:
+    """Print why a scenario does not hold: its failed checks, and what the driver printed."""
+    print(f"\n{row.scenario}: {'; '.join(row.reasons)}")
+    if row.outcome is None:
+        return
+    for fault in row.outcome.faults:
+        print(f"    {fault}")
+    for name in ("stdout.txt", "stderr.txt"):
+        said = tail(row.outcome.folder / name, SHOWN)
+        if said.strip():
+            print(f"  {name}:\n{said}")
+
+
+def play(revision: str, options: argparse.Namespace) -> list[Row]:
+    """Run and read one requirement set, and print it."""
+    started = time.monotonic()
+    results = run_suite(revision, options.scenario, all_interfaces=options.all_interfaces)
+    only = None if options.scenario is None else [options.scenario]
+    rows = judge(read_bars()[revision], read_outcomes(results), only)
+    for row in rows:
+        if not row.holds and (row.required or options.scenario):
+            explain(row)
+    print(f"\n{table(revision, rows)}\n({time.monotonic() - started:.1f} s)", flush=True)
+    return rows
+
+
+def main() -> int:
+    """Run from the command line."""
+    revisions = list(read_bars())
+    parser = argparse.ArgumentParser(description="The client side of the official MCP conformance suite.")
+    parser.add_argument("--set", choices=revisions, help="only this requirement set")
+    parser.add_argument("--scenario", help="only this scenario")
+    parser.add_argument(
+        "--all-interfaces",
+        action="store_true",
+        help="run without a network namespace: the suite's servers are reachable from outside meanwhile",
+    )
+    parser.add_argument(
+        "--write-docs", action="store_true", help="write the table in docs/conformance.md anew"
+    )
+    options = parser.parse_args()
+    played: dict[str, list[Row]] = {}
+    try:
+        for revision in [options.set] if options.set else revisions:
+            if options.scenario is None or options.set or options.scenario in read_bars()[revision].required:
+                played[revision] = play(revision, options)
+    except (SuiteError, UnreadableError) as error:
+        print(f"conformance: {error}", file=sys.stderr)
+        return error.code if isinstance(error, SuiteError) else 2
+    if not played:
+        print(f"conformance: no requirement set has {options.scenario}; name one with --set", file=sys.stderr)
+        return 2
+    if options.write_docs:
+        docs_table.write(played)
+    wanting = [row for rows in played.values() for row in rows if row.required and not row.holds]
+    print("conformance:", f"{len(wanting)} required scenarios do not hold" if wanting else "all hold")
+    return 1 if wanting else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""How the suite is run: apart from the network, or not at all; what is required has a player."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conformance import driver, run
+from tests.conformance.loopback import NO_NAMESPACE
+from tests.conformance.reading import DONE, read_bars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).resolve().parent
+WITHIN = 30.0
+
+# Loopback works, and no other address has a way to it. 192.0.2.1 is documentation's (RFC 5737).
+ALONE = """
+import errno, socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname()[:2], 5).close()
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outward:
+    print("alone" if outward.connect_ex(("192.0.2.1", 9)) == errno.ENETUNREACH else "not alone")
+"""
+
+
+def test_a_command_has_loopback_and_nothing_else_or_is_not_started() -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "loopback.py", sys.executable, "-c", ALONE],
+        capture_output=True, text=True, timeout=WITHIN, check=False,
+    )  # fmt: skip
+    if done.returncode == NO_NAMESPACE:
+        assert "no network namespace can be made here" in done.stderr
+        assert not done.stdout
+    else:
+        assert (done.returncode, done.stdout) == (0, "alone\n"), done.stderr
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Replace the suite's command by a Python program that gets the results folder as its argument."""
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+
+    def program(text: str) -> None:
+        def command(revision: str, results: Path, *_: object, **__: object) -> list[str]:
+            return [sys.executable, "-c", text, str(results)]
+
+        monkeypatch.setattr(run, "suite_command", command)
+
+    return program
+
+
+FILES = f"""
+import json, pathlib, sys
+for name, passed in SCENARIOS.items():
+    place = pathlib.Path(sys.argv[1], name + "-2026-11-30T03-52-11-123Z")
+    place.mkdir(parents=True)
+    (place / "checks.json").write_text(json.dumps([{{"id": "x", "status": "SUCCESS"}}] * passed))
+    (place / "stdout.txt").write_text("{DONE}")
+"""
+
+
+def main_with(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+    return run.main()
+
+
+def filing(scenarios: dict[str, int]) -> str:
+    return f"SCENARIOS = {json.dumps(scenarios)}\n{FILES}"
+
+
+OLD = dict(read_bars()["2025-11-25"].required)
+
+
+def test_all_that_is_required_holds(
+    pretend: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(filing(OLD))
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 0
+    assert capsys.readouterr().out.endswith("conformance: all hold\n")
+
+
+@pytest.mark.parametrize("missing", ["initialize", "tools_call"])
+def test_a_vacuous_pass_and_a_missing_scenario_fail_the_run(
+    pretend: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    missing: str,
+) -> None:
+    pretend(filing({**OLD, missing: 0}))
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 1
+    assert f"{missing}: 0 checks passed" in capsys.readouterr().out
+    pretend(filing({name: passed for name, passed in OLD.items() if name != missing}))
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 1
+    assert f"{missing}: it was not run" in capsys.readouterr().out
+
+
+def test_results_of_the_run_before_do_not_count(
+    pretend: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(filing(OLD))
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 0
+    pretend("pass")
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 1
+
+
+def test_where_no_namespace_can_be_made_it_says_what_to_do(
+    pretend: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(f"print('loopback: no network namespace'); raise SystemExit({NO_NAMESPACE})")
+    assert main_with(monkeypatch, "--set", "2025-11-25") == NO_NAMESPACE
+    assert "--all-interfaces" in capsys.readouterr().err
+
+
+def test_a_suite_that_breaks_is_no_verdict(
+    pretend: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend("raise SystemExit(7)")
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 2
+    assert "ended with 7" in capsys.readouterr().err
+
+
+def test_a_scenario_that_no_set_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main_with(monkeypatch, "--scenario", "no-such-scenario") == 2
+
+
+def test_only_an_explicit_override_leaves_the_namespace() -> None:
+    for scenario in (None, "tools_call"):
+        shut = run.suite_command("2026-07-28", Path("r"), scenario, all_interfaces=False)
+        wide = run.suite_command("2026-07-28", Path("r"), scenario, all_interfaces=True)
+        assert shut[1].endswith("loopback.py")
+        assert shut[2:] == wide
+
+
+@pytest.mark.parametrize("revision", list(read_bars()))
+def test_the_driver_plays_every_required_scenario(revision: str) -> None:
+    assert not read_bars()[revision].required.keys() - driver.PLAYS.keys()
