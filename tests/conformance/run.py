@@ -4,7 +4,7 @@
 
 Plays both requirement sets in a network namespace with loopback alone, reads what the suite filed, and fails
 unless every required scenario reaches `bar.toml`. With `--scenario` only this one is run, and what the driver
-printed is shown where it does not hold. With `--write-docs` the table in `docs/conformance.md` is written anew.
+printed is shown where it does not hold. `--write-docs` writes the table in `docs/conformance.md` anew.
 
 Exit code 0: all required scenarios hold. 1: one does not. 2: the suite could not be run. 3: something is
 missing here that `make` cannot bring.
