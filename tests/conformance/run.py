@@ -24,7 +24,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.conformance import docs_table
+from tests.conformance import docs_table, slots
 from tests.conformance.loopback import NO_NAMESPACE
 from tests.conformance.reading import Row, UnreadableError, judge, read_bars, read_outcomes, table
 
@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ROOT / ".cache" / "conformance"
 SUITE = INSTALLED / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 RESULTS = INSTALLED / "results"
+SLOTS = INSTALLED / "slots"
+AT_ONCE = 4  # drivers
 CLIENT_MILLISECONDS = 120_000
 WITHIN = 300.0  # seconds for one requirement set
 SHOWN = 40  # lines of what a driver printed
@@ -80,6 +82,7 @@ def run_suite(revision: str, scenario: str | None, *, all_interfaces: bool) -> P
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     log = RESULTS / f"{revision}.log"
+    slots.make(SLOTS, AT_ONCE)
     command = suite_command(revision, results, scenario, all_interfaces=all_interfaces)
     with log.open("wb") as out:
         try:
@@ -88,7 +91,7 @@ def run_suite(revision: str, scenario: str | None, *, all_interfaces: bool) -> P
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUTF8": "1"},
+                env={**os.environ, "PYTHONUTF8": "1", slots.FOLDER: str(SLOTS)},
                 timeout=WITHIN,
                 check=False,
                 cwd=ROOT,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance import driver, run
+from tests.conformance import driver, run, slots
 from tests.conformance.loopback import NO_NAMESPACE
 from tests.conformance.reading import DONE, read_bars
 
@@ -140,4 +143,43 @@ def test_only_an_explicit_override_leaves_the_namespace() -> None:
 
 @pytest.mark.parametrize("revision", list(read_bars()))
 def test_the_driver_plays_every_required_scenario(revision: str) -> None:
-    assert not read_bars()[revision].required.keys() - driver.PLAYS.keys()
+    assert not read_bars()[revision].required.keys() - driver.players().keys()
+
+
+HOLDER = """
+import sys
+from tests.conformance import slots
+slots.take()
+print("mine", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_driver_waits_until_another_has_ended(tmp_path: Path) -> None:
+    slots.make(tmp_path, 2)
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", HOLDER],
+            cwd=run.ROOT, env={**os.environ, slots.FOLDER: str(tmp_path)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    with contextlib.ExitStack() as stack:
+        holders = [stack.enter_context(start()) for _ in range(2)]
+        for holder in holders:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "mine\n"
+        third = stack.enter_context(start())
+        for process in (*holders, third):
+            stack.callback(process.kill)
+        assert third.stdout is not None
+        assert not select.select([third.stdout], [], [], 0.5)[0]
+        holders[0].communicate(timeout=WITHIN)
+        assert select.select([third.stdout], [], [], WITHIN)[0]
+        assert third.stdout.readline() == "mine\n"
+
+
+def test_without_slots_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(slots.FOLDER, raising=False)
+    slots.take()
