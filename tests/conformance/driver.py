@@ -11,6 +11,7 @@ Ends with status 0 and a last line on stdout where everything went as the scenar
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -21,14 +22,21 @@ if TYPE_CHECKING:
     from tests.conformance.playing import Case, Play
 
 SECONDS: Final = 60.0
+# What a scenario's name begins with, and the module that plays it.
+MODULES: Final = {
+    "elicitation-": "play_asked",
+    "request-metadata": "play_asked",
+    "sep-2322-": "play_asked",
+}
 
 
-def players() -> dict[str, Play]:
-    """Import all that plays: scenario to its player."""
-    from tests.conformance import play_calls, playing
+def player_of(scenario: str) -> Play | None:
+    """Import what plays a scenario, and no more than that; `None` where nobody does."""
+    from tests.conformance.playing import PLAYS
 
-    assert play_calls
-    return playing.PLAYS
+    homes = [module for prefix, module in MODULES.items() if scenario.startswith(prefix)]
+    importlib.import_module(f"tests.conformance.{homes[0] if homes else 'play_calls'}")
+    return PLAYS.get(scenario)
 
 
 async def within_time(player: Play, case: Case) -> None:
@@ -50,7 +58,7 @@ def main() -> int:
     from tests.conformance.reading import DONE
 
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    player = players().get(scenario)
+    player = player_of(scenario)
     if player is None:
         print(f"driver: nobody plays {scenario}", file=sys.stderr)
         return 1

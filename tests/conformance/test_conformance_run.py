@@ -143,7 +143,11 @@ def test_only_an_explicit_override_leaves_the_namespace() -> None:
 
 @pytest.mark.parametrize("revision", list(read_bars()))
 def test_the_driver_plays_every_required_scenario(revision: str) -> None:
-    assert not read_bars()[revision].required.keys() - driver.players().keys()
+    assert not [name for name in read_bars()[revision].required if driver.player_of(name) is None]
+
+
+def test_what_nobody_plays_is_not_played_by_somebody() -> None:
+    assert driver.player_of("no-such-scenario") is None
 
 
 HOLDER = """
