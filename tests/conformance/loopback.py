@@ -3,7 +3,7 @@
 The servers of the conformance suite listen on every interface and cannot be told otherwise. In a network
 namespace of their own nobody else reaches them, and they reach nobody. Root makes one at once; everybody else
 makes a user namespace with it, where the kernel lets them. Exit code 3, and nothing started, where neither
-can be made.
+can be made; 127 where the command cannot be started.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import struct
 import sys
 
 NO_NAMESPACE = 3
+NOT_STARTED = 127
 # <linux/sched.h>, <linux/sockios.h> and <linux/if.h>; `os.unshare` came with Python 3.12.
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
@@ -68,7 +69,11 @@ def main() -> int:
     except OSError as error:
         print(f"loopback: no network namespace can be made here: {error}", file=sys.stderr)
         return NO_NAMESPACE
-    return os.execvp(sys.argv[1], sys.argv[1:])
+    try:
+        return os.execvp(sys.argv[1], sys.argv[1:])
+    except OSError as error:
+        print(f"loopback: {sys.argv[1]} could not be started: {error}", file=sys.stderr)
+        return NOT_STARTED
 
 
 if __name__ == "__main__":

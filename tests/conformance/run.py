@@ -78,6 +78,8 @@ def run_suite(revision: str, scenario: str | None, *, all_interfaces: bool) -> P
     Raises:
         SuiteError: It did not run to its end.
     """
+    if not SUITE.exists():
+        raise SuiteError(f"the suite is not installed ({SUITE}): `make conformance` installs it")
     results = RESULTS / revision
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance import driver, run, slots
-from tests.conformance.loopback import NO_NAMESPACE
+from tests.conformance.loopback import NO_NAMESPACE, NOT_STARTED
 from tests.conformance.reading import DONE, read_bars
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def test_a_command_has_loopback_and_nothing_else_or_is_not_started() -> None:
 def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
     """Replace the suite's command by a Python program that gets the results folder as its argument."""
     monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(run, "SLOTS", tmp_path / "slots")
+    monkeypatch.setattr(run, "SUITE", Path(__file__))
 
     def program(text: str) -> None:
         def command(revision: str, results: Path, *_: object, **__: object) -> list[str]:
@@ -127,6 +129,27 @@ def test_a_suite_that_breaks_is_no_verdict(
     pretend("raise SystemExit(7)")
     assert main_with(monkeypatch, "--set", "2025-11-25") == 2
     assert "ended with 7" in capsys.readouterr().err
+
+
+def test_a_suite_that_is_not_there_is_no_verdict(
+    pretend: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pretend(filing(OLD))
+    monkeypatch.setattr(run, "SUITE", tmp_path / "index.js")
+    assert main_with(monkeypatch, "--set", "2025-11-25") == 2
+    assert "not installed" in capsys.readouterr().err
+
+
+def test_a_command_that_is_not_there_is_said_to_be_missing() -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "loopback.py", "/no/such/command"],
+        capture_output=True, text=True, timeout=WITHIN, check=False,
+    )  # fmt: skip
+    assert done.returncode in {NO_NAMESPACE, NOT_STARTED}
+    assert done.stderr.startswith("loopback: ")
 
 
 def test_a_scenario_that_no_set_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
