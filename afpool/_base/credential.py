@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
+    "Anonymous",
+    "Answered",
     "ApiKey",
     "Basic",
     "Bearer",
@@ -57,7 +59,7 @@ __all__ = [
 ]
 
 Mode: TypeAlias = Literal["machine", "user"]
-Reason: TypeAlias = Literal["call", "refresh", "step-up"]
+Reason: TypeAlias = Literal["call", "challenge", "refresh", "step-up"]
 
 
 def _scopes(raw: Iterable[str]) -> tuple[str, ...]:
@@ -95,8 +97,16 @@ class CredentialRequest:
         scopes: The scopes wanted; grown after a step-up challenge.
         mode: `machine` or `user`.
         identity: Whom it is for: tenant and principal, never a conversation.
-        reason: `call`, `refresh` before the old one expires, or `step-up` after a challenge for scopes.
+        reason: `call`; `challenge` after a 401 to a request that was sent without a credential; `refresh`
+            after a 401 to one that carried one; `step-up` after a challenge for scopes.
         rejected: The server has refused the last one, so a cached one will not do.
+        resource: The server's canonical URI: scheme, host, port and path, no query; empty where the server
+            is reached over no network.
+        required: The scopes of the requirement alone, which never grow; as `scopes` where not given.
+        challenge: The `WWW-Authenticate` of the 401 or 403 that this request answers, several values joined
+            by commas; `None` where there was none. It is the server's text: to be read, not to be trusted.
+        refused: The credential that the refused request carried, so that a provider sees whether it has a
+            newer one already.
     """
 
     service: str
@@ -104,9 +114,17 @@ class CredentialRequest:
     mode: Mode = attrs.field(default="machine", validator=attrs.validators.in_(("machine", "user")))
     identity: Identity = attrs.field(factory=Identity, converter=_tenant_and_principal)
     reason: Reason = attrs.field(
-        default="call", validator=attrs.validators.in_(("call", "refresh", "step-up"))
+        default="call", validator=attrs.validators.in_(("call", "challenge", "refresh", "step-up"))
     )
     rejected: bool = False
+    resource: str = ""
+    required: tuple[str, ...] = attrs.field(converter=_scopes, kw_only=True)
+    challenge: str | None = attrs.field(default=None, repr=False)
+    refused: Credential | None = attrs.field(default=None, repr=False)
+
+    @required.default
+    def _as_wanted(self) -> tuple[str, ...]:
+        return self.scopes
 
 
 @attrs.frozen
@@ -135,11 +153,24 @@ class NeedsAuthorization:
     session_id: str
 
 
+@attrs.frozen
+class Anonymous:
+    """There is none yet: send the request without, and come back with the server's challenge.
+
+    What a provider answers that has to be told by the server where credentials come from. The 401 to the
+    bare request is the one that may be followed by another attempt; answered to a challenge, it ends the
+    request as `AuthorizationRequired`.
+    """
+
+
+Answered: TypeAlias = Issued | NeedsAuthorization | Anonymous
+
+
 class CredentialProvider(Protocol):
     """Who vends credentials."""
 
-    async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization:
-        """Vend one credential.
+    async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization | Anonymous:
+        """Vend one credential, say who has to consent first, or let the request go without.
 
         Raises whatever fits, with a text that holds no secret. May be cancelled at any checkpoint.
         """
@@ -210,8 +241,9 @@ Outcome: TypeAlias = (
     Credential
     | Issued
     | NeedsAuthorization
+    | Anonymous
     | BaseException
-    | Callable[[CredentialRequest], Awaitable[Issued | NeedsAuthorization | Credential]]
+    | Callable[[CredentialRequest], Awaitable[Answered | Credential]]
 )
 
 
@@ -220,8 +252,8 @@ class ScriptedCredentials:
 
     Args:
         script: One outcome per request, in order, or a function from request to outcome. An outcome is a
-            credential, an `Issued`, a `NeedsAuthorization`, an exception to raise, or an async function
-            of the request that gives one of the first three.
+            credential, an `Issued`, a `NeedsAuthorization`, an `Anonymous`, an exception to raise, or an
+            async function of the request that gives one of the first four.
         hold: Every request waits for this event before it takes its outcome.
 
     Attributes:
@@ -239,7 +271,7 @@ class ScriptedCredentials:
         self._left: list[Outcome] = [] if callable(script) else list(script)
         self._hold = hold
 
-    async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization:
+    async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization | Anonymous:
         """Give the next outcome. At least one checkpoint.
 
         Raises:
@@ -260,6 +292,6 @@ class ScriptedCredentials:
         answer: Any = await outcome(request) if callable(outcome) else outcome
         if isinstance(answer, Credential):
             return Issued(answer)
-        if isinstance(answer, Issued | NeedsAuthorization):
+        if isinstance(answer, Issued | NeedsAuthorization | Anonymous):
             return answer
         raise TypeError(f"a script cannot answer with {type(answer).__name__}")

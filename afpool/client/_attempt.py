@@ -11,11 +11,11 @@ is another request by the protocol's design, with attempts of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
-from .._base.credential import CredentialRequest, Issued, NeedsAuthorization
+from .._base.credential import Anonymous, CredentialRequest, Issued, NeedsAuthorization
 from .._base.errors import (
     IN_DOUBT,
     NOT_SENT,
@@ -47,6 +47,7 @@ from ._signing import can_sign_again, signature
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from .._base.credential import Credential, Reason
     from ..transports import Headers
     from ._client import Client
     from ._trip import Answer, Caller, Rpc, Trip
@@ -62,20 +63,24 @@ REDIRECTS: Final = 3
 
 @final
 class Tries:
-    """What one request has used up of what may be tried.
+    """What one request has used up of what may be tried, and what the provider is to know of its last answer.
 
     Args:
         before: Of the round before. Only the scopes that were asked for and the counts of rounds stay: a user
             may have taken an hour over a question.
 
     Attributes:
+        rejected: The one further credential after a 401 is used up.
+        reason: Why the provider is asked next; `call` again once it has answered.
+        challenge: The challenge of the last answer, where the provider is asked because of it.
+        carried: What the last request carried; `None` for one that was sent without.
         rounds: How many answers asked for input.
         unasked: How many of them asked nothing.
     """
 
     __slots__ = (
-        "redirects", "refusal", "rejected", "relisted", "rounds", "scopes", "step_ups", "throttled",
-        "unasked", "waited",
+        "carried", "challenge", "reason", "redirects", "refusal", "rejected", "relisted", "rounds", "scopes",
+        "step_ups", "throttled", "unasked", "waited",
     )  # fmt: skip
 
     def __init__(self, before: Tries | None = None) -> None:
@@ -89,6 +94,9 @@ class Tries:
         self.redirects = 0
         self.rounds = 0
         self.unasked = 0
+        self.reason: Reason = "call"
+        self.challenge: str | None = None
+        self.carried: Credential | None = None
         if before is not None:
             self.scopes = before.scopes
             self.rounds = before.rounds
@@ -231,7 +239,7 @@ def _follow(
     if follow is Followup.NEW_CREDENTIAL:
         if not another_credential(client, answer, tries):
             return None
-        tries.rejected = True
+        new_credential(answer, tries)
         return NOTHING
     if follow is Followup.STEP_UP:
         return step_up(client, answer, tries)
@@ -264,13 +272,27 @@ def redirect(client: Client, answer: Answer, tries: Tries) -> bool:
     return True
 
 
+def new_credential(answer: Answer, tries: Tries) -> None:
+    """Have the provider told of a 401: one more credential may follow it."""
+    tries.rejected = True
+    tries.reason = "challenge" if tries.carried is None else "refresh"
+    tries.challenge = challenge_of(answer)
+
+
+def challenge_of(answer: Answer) -> str | None:
+    """Every `www-authenticate` of an answer as one field (RFC 9110 § 5.3); `None` where there is none."""
+    values = [value.decode("latin-1") for name, value in answer.headers or () if name == WWW_AUTHENTICATE]
+    return ", ".join(values) if values else None
+
+
 def step_up(client: Client, answer: Answer, tries: Tries) -> object | None:
     """Ask for the scopes of a challenge as well, if they have grown; `None` when there is nothing to ask."""
     requirement = client.requirement
     if requirement is None or tries.step_ups >= STEP_UPS:
         return None
     wanted: list[str] = list(tries.scopes or requirement.scopes)
-    for challenge in parse_challenges(answer.header(WWW_AUTHENTICATE)):
+    field = challenge_of(answer)
+    for challenge in parse_challenges(field):
         for scope in challenge.params.get("scope", "").split():
             if scope not in wanted:
                 wanted.append(scope)
@@ -278,6 +300,8 @@ def step_up(client: Client, answer: Answer, tries: Tries) -> object | None:
         return None  # nothing that was not asked for before
     tries.step_ups += 1
     tries.scopes = tuple(wanted)
+    tries.reason = "step-up"
+    tries.challenge = field
     return NOTHING
 
 
@@ -303,18 +327,18 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
             f"the plan requires a credential for {requirement.service!r} and the pool has no credential "
             "provider; nothing was sent"
         )
-    reason: Literal["call", "refresh", "step-up"] = "call"
-    if tries.step_ups:
-        reason = "step-up"
-    elif tries.rejected:
-        reason = "refresh"
+    reason = tries.reason
     request = CredentialRequest(
         service=requirement.service,
         scopes=tries.scopes or requirement.scopes,
         mode=requirement.mode,
         identity=client.projection,
         reason=reason,
-        rejected=tries.rejected,
+        rejected=reason == "refresh",
+        resource=client.resource,
+        required=requirement.scopes,
+        challenge=tries.challenge,
+        refused=None if reason == "call" else tries.carried,
     )
     try:
         given = await provider.get(request)
@@ -332,9 +356,21 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
             "its address went to the host",
             delivery=NOT_SENT,
         )
+    if isinstance(given, Anonymous):
+        if reason != "call":
+            raise AuthorizationRequired(
+                f"the server wants a credential for {requirement.service!r} and the credential provider has "
+                "none; nothing was sent",
+                delivery=NOT_SENT,
+                www_authenticate=tries.challenge,
+            )
+        tries.carried = None
+        return []
     if not isinstance(given, Issued):
         raise CredentialFailed(
             f"the credential provider returned {type(given).__name__} for {requirement.service!r}; "
             "nothing was sent"
         )
+    tries.carried = given.credential
+    tries.reason, tries.challenge = "call", None
     return checked(given.credential.to_headers(), "the credential")

@@ -100,7 +100,7 @@ class Client:
     __slots__ = (
         "__weakref__", "_listener", "_name_headers", "_spawn", "answering", "channel", "context", "endpoint",
         "ends_at", "entry", "hooks", "id", "lost", "meta", "negotiated", "plan", "process", "projection",
-        "requirement", "retired", "server", "settings",
+        "requirement", "resource", "retired", "server", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +129,7 @@ class Client:
         self.channel = channel
         self.process = process
         self.requirement: CredentialRequirement | None = plan.credential
+        self.resource: str = getattr(plan.transport, "resource", "")
         self.negotiated: Negotiated | None = None
         self.lost: str | None = None
         self.retired: str | None = None

@@ -123,6 +123,11 @@ class HttpTransport:
             name += f" by {_factory_name(self.httpx_transport)}"
         return name
 
+    @property
+    def resource(self) -> str:
+        """The server's canonical URI: origin and path, without the query, which may hold a secret."""
+        return self.endpoint.partition("?")[0]
+
     def document(self) -> dict[str, Any]:
         """Everything that decides whom and how we talk to."""
         return {
@@ -179,6 +184,11 @@ class WebSocketTransport:
         """Transport and origin."""
         origin, target = origin_of(self.url, schemes=("ws", "wss"))
         return f"{origin.scheme}://{origin.authority.decode()}{target.decode()}"
+
+    @property
+    def resource(self) -> str:
+        """The server's canonical URI, as the HTTP that its metadata is asked by; without the query."""
+        return "http" + self.endpoint.removeprefix("ws").partition("?")[0]
 
     def document(self) -> dict[str, Any]:
         """Everything that decides whom and how we talk to."""

@@ -17,9 +17,16 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from .._base.errors import NOT_SENT, AfpoolError, AuthorizationRequired, OpenFailed
-from ..protocol import RETRY_AFTER, WWW_AUTHENTICATE, parse_challenge, parse_retry_after
+from ..protocol import RETRY_AFTER, parse_challenge, parse_retry_after
 from ..transports import ConnectFailed, UpgradeRefused, WebSocketLink, origin_of
-from ._attempt import Tries, another_credential, credential_headers, step_up
+from ._attempt import (
+    Tries,
+    another_credential,
+    challenge_of,
+    credential_headers,
+    new_credential,
+    step_up,
+)
 from ._header_rules import merged
 from ._trip import Answer
 
@@ -111,9 +118,9 @@ def credential_wanted(client: Client, answer: Answer, status: int, tries: Tries)
     Returns:
         `None` where it may be tried again with another credential, which `tries` says how to ask for.
     """
-    challenge = answer.header(WWW_AUTHENTICATE)
+    challenge = challenge_of(answer)
     if status == 401 and another_credential(client, answer, tries):
-        tries.rejected = True
+        new_credential(answer, tries)
         return None
     if status == 403 and parse_challenge(challenge) is not None and step_up(client, answer, tries):
         return None

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import trio
 
-from .._base.errors import NOT_SENT, AfpoolError, DeadlineExceeded, OpenFailed, PlanFailed
+from .._base.errors import (
+    NOT_SENT,
+    AfpoolError,
+    AuthorizationRequired,
+    DeadlineExceeded,
+    OpenFailed,
+    PlanFailed,
+)
 from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
 
@@ -160,7 +167,9 @@ class Openings:
         finally:
             self._scopes.pop(token, None)
         error = as_open_failure(error)
-        if context:
+        # Who has to consent first is the provider's word: no server is spared by waiting, and the call after
+        # the consent must not be refused.
+        if context and not (isinstance(error, AuthorizationRequired) and error.http_status is None):
             error.retry_after = self._remember(actor.key, context, error)
         pool.event("open-failed", actor, why=error.code)
         actor.tell(m.OpenFailed(token, error))
