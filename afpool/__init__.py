@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._base.credential import (
+        Anonymous as Anonymous,
+    )
+    from ._base.credential import (
         Credential as Credential,
     )
     from ._base.credential import (
@@ -254,9 +257,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_base.credential": (
-        "Credential", "CredentialProvider", "CredentialRequest", "CredentialRequirement", "Issued",
-        "NeedsAuthorization", "ScriptedCredentials", "Secret", "Signer", "StaticCredentials", "api_key",
-        "basic", "bearer", "header_map",
+        "Anonymous", "Credential", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
+        "Issued", "NeedsAuthorization", "ScriptedCredentials", "Secret", "Signer", "StaticCredentials",
+        "api_key", "basic", "bearer", "header_map",
     ),
     "_base.definition": ("Catalog", "Definition"),
     "_base.errors": (
@@ -286,21 +289,20 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ActorCrashed", "AfpoolError", "AuthorizationRequired", "Binding", "BindingChanged", "BoundTool",
-    "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport", "ConnectionLost",
-    "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
-    "DeadlineExceeded", "Definition", "Delivery", "ElicitAnswer", "ElicitRequest", "ElicitationRequired",
-    "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth", "Identity", "IdentityMismatch",
-    "IdentityMissing", "InputRequired", "InvalidArguments", "Issued", "KeyStatistics", "Limits",
-    "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOwner",
-    "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
-    "PoolKey", "PoolStatistics", "Progress", "ProtocolError", "Proxy", "Root", "SampleAnswer",
+    "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
+    "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
+    "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest",
+    "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery", "ElicitAnswer", "ElicitRequest",
+    "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth", "Identity",
+    "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments", "Issued", "KeyStatistics",
+    "Limits", "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved",
+    "NotOwner", "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool",
+    "PoolClosed", "PoolKey", "PoolStatistics", "Progress", "ProtocolError", "Proxy", "Root", "SampleAnswer",
     "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerError", "ServerFailed",
     "ServerRefused", "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer",
     "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
     "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic",
-    "bearer", "header_map", "open_pool", "run_pool",
+    "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip
 
 

@@ -145,8 +145,7 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
     caller.ask("attempt")
     headers: Headers = []
     if client.requirement is not None and client.carries_headers:
-        issued = await boundary("credential", credential_headers(client, tries), caller)
-        headers = [*headers, *issued]
+        headers = [*await boundary("credential", credential_headers(client, tries), caller)]
     answering = client.answering
     if answering.tracks:
         rpc.on_message = answering.stream_of(caller.operation)
@@ -156,8 +155,10 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
         signing = signature(client, draft.request, channel.url(), tries.refusal)
         signed = await boundary("sign", signing, caller)
         trip: Trip = channel.signed_trip(draft, signed)
+        del draft, signing, signed
     else:
         trip = channel.trip(rpc, headers)
+    del headers  # a failure of the trip carries this frame, and a traceback may be shown with its locals
     caller.trip = trip
     caller.started(trip.size)
     if answering.tracks:

@@ -2,8 +2,8 @@
 
 Order (MCP authorization, 2025-11-25 and 2026-07-28): the challenge's `resource_metadata`, the well-known
 place below the server's path, the one at its root; then, for the issuer chosen, the places of RFC 8414 and
-OpenID Connect. Only "it is not there" (4xx) leads to the next place: a server that is down or answers with what
-cannot be used ends the search, since the next place might speak for somebody else.
+OpenID Connect. Only "it is not there" (4xx) leads to the next place: a server that is down or answers with
+what cannot be used ends the search, since the next place might speak for somebody else.
 """
 
 from __future__ import annotations

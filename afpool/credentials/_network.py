@@ -156,10 +156,14 @@ class Network:
         request = httpx.Request(
             method, url, headers=[*headers, ("accept-encoding", "identity")], content=body
         )
-        if self._transport is not None:
-            return await self._exchange(self._transport, request, what)
-        context = await self._seams.in_thread(lambda: shared_ssl_context(self._tls), self._files)
         failure = Trouble(f"{what} has no address", passing=True)
+        if self._transport is not None:
+            try:
+                return await self._exchange(self._transport, request, what)
+            except _NotConnected as error:
+                failure = error.trouble
+            raise failure
+        context = await self._seams.in_thread(lambda: shared_ssl_context(self._tls), self._files)
         for address, _ in addresses[:ADDRESSES_TRIED]:
             pinned = httpx.Request(
                 method,
@@ -200,10 +204,18 @@ class Network:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise Trouble(f"{what} sends a compressed answer that was not asked for", passing=True)
         body = b""
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > MAX_BODY:
-                raise Trouble(f"{what} sends more than {MAX_BODY} bytes", passing=True)
+        stream = response.stream  # not `aiter_raw`, which refuses an answer that stands whole already
+        if not isinstance(stream, httpx.AsyncByteStream):
+            raise Trouble(f"{what} cannot be read: the transport is not an asynchronous one")
+        # A loop that is left early would leave the transport's generators half way; a cancellation ends them.
+        with trio.CancelScope() as scope:
+            async for chunk in stream:
+                if len(body) <= MAX_BODY:
+                    body += chunk
+                else:
+                    scope.cancel()
+        if len(body) > MAX_BODY:
+            raise Trouble(f"{what} sends more than {MAX_BODY} bytes", passing=True)
         retry_after = parse_retry_after(response.headers.get("retry-after"), self._seams.unix_now())
         if retry_after is not None:
             retry_after = min(retry_after, MAX_RETRY_AFTER)

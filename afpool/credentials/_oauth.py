@@ -115,7 +115,11 @@ class OAuth:
         try:
             account = self._account(self._key_of(request))
             account.told(request, self._seams.now())
+            failure = Trouble("what was got was refused or outdated each time", passing=True)
             for _ in range(ROUNDS):
+                if account.forgotten():
+                    failure = Trouble("its grant was forgotten meanwhile", passing=True)
+                    break
                 now = self._seams.unix_now()
                 answer = account.answer(request, now)
                 if isinstance(answer, Issued) and account.due(now):
@@ -131,7 +135,6 @@ class OAuth:
                     account.failure.retry_after = account.retry_at - self._seams.now()
                     raise account.failure.again()
                 await self._flights.join(account.key, functools.partial(self._worker.work, account, answer))
-            failure = Trouble("what was got was refused or outdated each time", passing=True)
         except Trouble as trouble:
             failure = trouble.again()
         await trio.lowlevel.checkpoint()

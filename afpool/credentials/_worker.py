@@ -4,12 +4,14 @@ Everything here runs inside a flight (`_flights.py`): one per grant, ended by no
 kept when it is done are those of `_keeper.py`; the order of the steps is:
 
 1. what the store has; 2. the way in, anew where the server has refused what came of it; 3. what another
-issuer gave is dropped; 4. the refresh token; 5. a token of the host's own, or a consent that somebody is asked for.
+issuer gave is dropped; 4. the refresh token; 5. a token of the host's own, or a consent that somebody is
+asked for.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 MAX_SITES: Final = 1000
 OFFLINE: Final = "offline_access"
+logger = logging.getLogger("afpool.credentials")
 
 
 @final
@@ -87,6 +90,10 @@ class Worker:
             await self._timely(self._steps(account, what))
         except Trouble as trouble:
             failure = trouble.again()
+        except Exception as error:  # noqa: BLE001 -- it must back off like any other failure
+            # Only its kind: the text may hold what was being read.
+            logger.error("work for a credential raised %s", type(error).__name__)  # noqa: TRY400 -- as above
+            failure = Trouble(f"an internal error ({type(error).__name__})", passing=True)
         if failure is None:
             account.succeeded()
             return

@@ -32,6 +32,8 @@ from ._actions import Truncate as Truncate
 from ._asking import ask_tool as ask_tool
 from ._asking import input_required as input_required
 from ._asking import input_tool as input_tool
+from ._authorization import FakeAuthorizationServer as FakeAuthorizationServer
+from ._authorization import OAuthArrival as OAuthArrival
 from ._exchange import Advertise as Advertise
 from ._ledger import Arrival as Arrival
 from ._ledger import ChildLog as ChildLog
