@@ -34,24 +34,16 @@ ACTORS = [
 ]  # fmt: skip
 ACTORS_TESTING = ["Turn", "assert_quiescent", "run_turns"]
 AFPOOL_TESTING = [
-<<<<<<< HEAD
     "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "CloseFrame", "Delay", "Drop", "Execution",
-    "FakeProxy", "FakeServer", "FakeTool", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "Progress",
-    "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec",
-    "Truncate", "Tunnel", "WebSocketManners", "ask_tool", "big_tool", "counter_tool", "echo_tool",
-    "fail_tool", "input_required", "input_tool", "progress_tool", "sleep_tool", "text_result", "whoami_tool",
-=======
-    "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "CloseFrame", "Delay", "Drop",
-    "Execution", "FakeAuthorizationServer", "FakeProxy", "FakeServer", "FakeTool", "Hang", "Hold",
-    "HoldStream", "JsonRpcError", "Notice", "OAuthArrival", "Progress", "RawBytes", "Result", "Rule",
-    "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec", "Truncate", "Tunnel",
-    "WebSocketManners", "big_tool", "counter_tool", "echo_tool", "fail_tool", "progress_tool",
-    "sleep_tool", "text_result", "whoami_tool",
+    "FakeAuthorizationServer", "FakeProxy", "FakeServer", "FakeTool", "Hang", "Hold", "HoldStream",
+    "JsonRpcError", "Notice", "OAuthArrival", "Progress", "RawBytes", "Result", "Rule", "RuleSpec",
+    "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec", "Truncate", "Tunnel",
+    "WebSocketManners", "ask_tool", "big_tool", "counter_tool", "echo_tool", "fail_tool", "input_required",
+    "input_tool", "progress_tool", "sleep_tool", "text_result", "whoami_tool",
 ]  # fmt: skip
 AFPOOL_CREDENTIALS = [
     "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
->>>>>>> 1e4911a (OAuth: tests, a scripted authorization server, and no header left in a frame that a failure carries)
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [

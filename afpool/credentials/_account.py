@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from ._store import GrantKey
     from ._trouble import Trouble
 
-LEEWAY = 3.0  # seconds before its end at which a token is not begun with any more
+LEEWAY: Final = (
+    3.0  # seconds before its end at which no request is begun with a token, a tenth of its life at most
+)
 
 Work: TypeAlias = Literal["load", "renew", "obtain"]
 
@@ -40,6 +42,7 @@ class Tokens:
         scopes: What the server says it granted, else what was asked for.
         requested: What was asked for.
         expires_at: Seconds since the epoch; `None` where the server does not say.
+        good_until: No request is begun with it from then on.
         renew_at: When to renew it in the background.
         refused_at: When the server took it for invalid, on the monotonic clock.
     """
@@ -49,6 +52,7 @@ class Tokens:
     scopes: tuple[str, ...]
     requested: tuple[str, ...]
     expires_at: float | None
+    good_until: float | None
     renew_at: float | None
     client: Registration
     resource: str
@@ -57,7 +61,7 @@ class Tokens:
 
     def good(self, now: float) -> bool:
         """Whether it may be sent."""
-        return self.refused_at is None and (self.expires_at is None or now < self.expires_at - LEEWAY)
+        return self.refused_at is None and (self.good_until is None or now < self.good_until)
 
 
 def tokens_of(
@@ -73,9 +77,10 @@ def tokens_of(
     before: Tokens | None = None,
 ) -> Tokens:
     """Make tokens of an answer; what a refresh leaves out stays as it was `before`."""
-    expires_at = renew_at = None
+    expires_at = good_until = renew_at = None
     if answer.lifetime is not None:
         expires_at = now + answer.lifetime
+        good_until = expires_at - min(LEEWAY, answer.lifetime / 10)
         early = min(ahead, answer.lifetime / 5)
         renew_at = expires_at - early * (1 + dice.random() / 2)
     scopes = answer.scopes
@@ -90,6 +95,7 @@ def tokens_of(
         scopes=scopes,
         requested=requested,
         expires_at=expires_at,
+        good_until=good_until,
         renew_at=renew_at,
         client=client,
         resource=resource,

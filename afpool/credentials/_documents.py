@@ -72,7 +72,7 @@ class Registration:
 
 @attrs.frozen
 class TokenAnswer:
-    """What a token endpoint granted; `lifetime` in seconds from now."""
+    """What a token endpoint granted; `lifetime` in seconds, `None` where it says nothing that could be."""
 
     access: Bearer
     refresh: Secret | None
@@ -114,8 +114,8 @@ def _scope_char(char: str) -> bool:
 
 
 def union(*lists: tuple[str, ...]) -> tuple[str, ...]:
-    """All scopes, each once, in the order of their first mention."""
-    return tuple(dict.fromkeys(scope for scopes in lists for scope in scopes))
+    """All scopes, each once, in order of first mention; bounded, since a server may name ever more."""
+    return tuple(dict.fromkeys(scope for scopes in lists for scope in scopes))[:MAX_ITEMS]
 
 
 def _object(body: bytes, what: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def read_tokens(body: bytes) -> TokenAnswer:
         credential,
         refresh,
         split_scopes(scope) if isinstance(scope, str) else None,
-        None if lifetime is None else min(max(lifetime, 0.0), MAX_LIFETIME),
+        None if lifetime is None or lifetime <= 0 else min(lifetime, MAX_LIFETIME),
     )
 
 

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, final
 
 from .._base.secret import Secret, bearer
-from ._account import Account, Tokens, tokens_of
+from ._account import LEEWAY, Account, Tokens, tokens_of
 from ._documents import Registration, TokenAnswer, union
 from ._store import StoredGrant, TokenStore
 from ._trouble import Trouble
@@ -141,6 +141,7 @@ class Keeper:
             scopes=grant.scopes,
             requested=grant.requested,
             expires_at=grant.expires_at,
+            good_until=None if grant.expires_at is None else grant.expires_at - LEEWAY,
             renew_at=None if grant.expires_at is None else grant.expires_at - self._settings.refresh_ahead,
             client=client,
             resource=grant.resource,

@@ -45,7 +45,11 @@ class Registrations:
 
     def prefer(self, service: str, issuers: tuple[str, ...]) -> str:
         """Choose among the issuers that a server names: one with a configured client, else the first."""
-        configured = {client.issuer for client in self._settings.clients if client.service in (None, service)}
+        configured = {
+            client.issuer or self._bound.get((number, service))
+            for number, client in enumerate(self._settings.clients)
+            if client.service in (None, service)
+        }
         return next((issuer for issuer in issuers if issuer in configured), issuers[0])
 
     def adopt(self, registration: Registration) -> None:
@@ -102,12 +106,14 @@ class Registrations:
         for number, client in enumerate(self._settings.clients):
             if client.service not in (None, service):
                 continue
-            issuer = client.issuer or self._bound.setdefault((number, service), server.issuer)
+            issuer = client.issuer or self._bound.get((number, service), server.issuer)
             if issuer == server.issuer:
                 fits.append((client.issuer is None, client.service is None, number, client))
         if not fits:
             return None
-        client = min(fits)[3]
+        _, _, number, client = min(fits)
+        if client.issuer is None:
+            self._bound[number, service] = server.issuer
         return Registration(
             issuer=server.issuer,
             client_id=client.client_id,

@@ -124,9 +124,9 @@ class HttpExchange:
                 assert connection is not None
             else:
                 self._connection = connection
-            data = connection.encode(self._request, link.host)
             try:
-                await connection.wire.send(data, self)
+                # The bytes are held by no frame of ours: a failure carries its frames, and they their locals.
+                await connection.wire.send(connection.encode(self._request, link.host), self)
             except WireClosed as error:
                 if error.local or not self.begun:
                     raise

@@ -1,4 +1,4 @@
-"""What the tests of OAuth share: an authorization server, a provider on it, requests as a client makes them."""
+"""What the tests of OAuth share: an authorization server, a provider on it, requests like a client's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The provider by itself: what is held, for whom, how long; one flight; failures that pass and that do not."""
+"""The provider by itself: what is held, for whom, how long; one flight; failures, passing and final."""
 
 from __future__ import annotations
 
@@ -562,3 +562,28 @@ async def test_a_server_without_a_url_has_no_oauth():
     async with desk() as d:
         error = await d.fails(resource="")
         assert "no URL" in str(error)
+
+
+async def test_a_token_that_lasts_a_moment_is_used_for_a_moment():
+    async with desk(authorization_server(lifetime=2)) as d:
+        first = await d.token()
+        assert (await d.ask()).credential is first.credential
+        assert held(1, d)
+
+
+async def test_a_client_is_bound_only_where_it_is_used():
+    general = OAuthClient(client_id="general", client_secret="general-secret")
+    server = authorization_server()
+    async with desk(server, clients=(HOST, general)) as d:
+        first = await d.token()
+        other = authorization_server("https://other.example")
+        other._clients["general"] = "general-secret"
+        server.resources[server.describe_url(RESOURCE)]["authorization_servers"] = [other.issuer]
+
+        async def moved(arrival):
+            return other._answer(arrival)
+
+        for path in ("/.well-known/oauth-authorization-server", "/token"):
+            server.on(path, moved, times=9)
+        given = await d.ask("refresh", refused=first.credential)
+        assert isinstance(given, Issued)
