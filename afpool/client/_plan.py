@@ -126,7 +126,9 @@ class HttpTransport:
     @property
     def resource(self) -> str:
         """The server's canonical URI: origin and path, without the query, which may hold a secret."""
-        return self.endpoint.partition("?")[0]
+        origin, target = origin_of(self.url)
+        path = target.partition(b"?")[0]
+        return f"{origin.scheme}://{origin.authority.decode()}{path.decode()}"
 
     def document(self) -> dict[str, Any]:
         """Everything that decides whom and how we talk to."""

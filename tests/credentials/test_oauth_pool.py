@@ -238,3 +238,8 @@ async def test_several_challenges_in_several_fields_are_all_shown():
         )
         await w.tool()
         assert answers.requests[1].challenge == 'Basic realm="x", Bearer scope="a"'
+
+
+def test_what_a_server_is_known_by_holds_no_secret_of_its_url_and_no_way_to_it():
+    transport = afpool.HttpTransport(url="https://MCP.example:443/mcp?key=canary", uds="/run/x.sock")
+    assert transport.resource == "https://mcp.example/mcp"
