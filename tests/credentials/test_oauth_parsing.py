@@ -201,11 +201,12 @@ def test_every_address_has_a_kind_and_only_public_ones_are_open_to_all(address):
 @pytest.mark.parametrize(
     ("address", "kind"),
     [
-        ("8.8.8.8", "public"), ("2606:4700::1", "public"), ("10.1.2.3", "private"), ("172.16.0.1", "private"),
-        ("192.168.0.1", "private"), ("100.64.0.1", "private"), ("fd00::1", "private"),
-        ("127.9.9.9", "loopback"), ("::1", "loopback"), ("::ffff:127.0.0.1", "loopback"),
-        ("169.254.169.254", "other"), ("fe80::1", "other"), ("0.0.0.0", "other"), ("::", "other"),
-        ("224.0.0.1", "other"), ("255.255.255.255", "other"), ("64:ff9b::7f00:1", "loopback"), ("2002:a00:1::1", "private"),
+        ("8.8.8.8", "public"), ("2606:4700::1", "public"), ("10.1.2.3", "private"),
+        ("172.16.0.1", "private"), ("192.168.0.1", "private"), ("100.64.0.1", "private"),
+        ("fd00::1", "private"), ("127.9.9.9", "loopback"), ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"), ("169.254.169.254", "other"), ("fe80::1", "other"),
+        ("0.0.0.0", "other"), ("::", "other"), ("224.0.0.1", "other"), ("255.255.255.255", "other"),
+        ("64:ff9b::7f00:1", "loopback"), ("2002:a00:1::1", "private"),
     ],
 )  # fmt: skip
 def test_kinds(address, kind):
