@@ -24,7 +24,16 @@ import trio
 from ..protocol import parse_retry_after, same_origin_redirect
 from ..transports import TlsConfig, shared_ssl_context
 from ._trouble import Trouble
-from ._urls import Kind, admitted, canonical_resource, check_endpoint, kind_of, literal, parts_of
+from ._urls import (
+    Kind,
+    admitted,
+    canonical_resource,
+    check_endpoint,
+    is_loopback_name,
+    kind_of,
+    literal,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +241,7 @@ class Network:
         if own is not None:
             return [(host, kind_of(own))]
         if self._transport is not None:
-            return [(host, "loopback" if host == "localhost" else "public")]
+            return [(host, "loopback" if is_loopback_name(host) else "public")]
         try:
             found = await self._seams.in_thread(lambda: self._seams.resolve(host, port), self._names)
         except OSError:
