@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SECONDS: Final = 60.0
 # What a scenario's name begins with, and the module that plays it.
 MODULES: Final = {
+    "auth/": "play_auth",
     "elicitation-": "play_asked",
     "request-metadata": "play_asked",
     "sep-2322-": "play_asked",
