@@ -9,6 +9,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._base.answers import (
+        Completion as Completion,
+    )
+    from ._base.answers import (
+        Items as Items,
+    )
+    from ._base.answers import (
+        PromptResult as PromptResult,
+    )
+    from ._base.answers import (
+        ResourceContents as ResourceContents,
+    )
+    from ._base.answers import (
+        ResourceResult as ResourceResult,
+    )
     from ._base.credential import (
         Anonymous as Anonymous,
     )
@@ -102,10 +117,16 @@ if TYPE_CHECKING:
         InvalidArguments as InvalidArguments,
     )
     from ._base.errors import (
+        InvalidOutput as InvalidOutput,
+    )
+    from ._base.errors import (
         LocalSessionHandleLostError as LocalSessionHandleLostError,
     )
     from ._base.errors import (
         NotApproved as NotApproved,
+    )
+    from ._base.errors import (
+        NotOffered as NotOffered,
     )
     from ._base.errors import (
         NotOwner as NotOwner,
@@ -218,6 +239,9 @@ if TYPE_CHECKING:
         Binding as Binding,
     )
     from .pool import (
+        BoundServer as BoundServer,
+    )
+    from .pool import (
         BoundTool as BoundTool,
     )
     from .pool import (
@@ -233,13 +257,25 @@ if TYPE_CHECKING:
         Limits as Limits,
     )
     from .pool import (
+        LogMessage as LogMessage,
+    )
+    from .pool import (
         Pool as Pool,
     )
     from .pool import (
         PoolStatistics as PoolStatistics,
     )
     from .pool import (
+        ResourceUpdate as ResourceUpdate,
+    )
+    from .pool import (
         Server as Server,
+    )
+    from .pool import (
+        ServerBinding as ServerBinding,
+    )
+    from .pool import (
+        Subscription as Subscription,
     )
     from .pool import (
         Toolset as Toolset,
@@ -256,6 +292,7 @@ if TYPE_CHECKING:
     from .transports import TlsConfig as TlsConfig
 
 _HOMES = {
+    "_base.answers": ("Completion", "Items", "PromptResult", "ResourceContents", "ResourceResult"),
     "_base.credential": (
         "Anonymous", "Credential", "CredentialProvider", "CredentialRequest", "CredentialRequirement",
         "Issued", "NeedsAuthorization", "ScriptedCredentials", "Secret", "Signer", "StaticCredentials",
@@ -266,7 +303,7 @@ _HOMES = {
         "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled",
         "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
         "ElicitationRequired", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
-        "LocalSessionHandleLostError", "NotApproved", "NotOwner",
+        "InvalidOutput", "LocalSessionHandleLostError", "NotApproved", "NotOffered", "NotOwner",
         "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError", "ServerError",
         "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools", "ToolError",
         "TooLarge",
@@ -281,8 +318,9 @@ _HOMES = {
     "WebSocketTransport",
     ),
     "pool": (
-        "Binding", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "Pool", "PoolStatistics",
-        "Server", "Toolset", "open_pool", "run_pool",
+        "Binding", "BoundServer", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits",
+        "LogMessage", "Pool", "PoolStatistics", "ResourceUpdate", "Server", "ServerBinding", "Subscription",
+        "Toolset", "open_pool", "run_pool",
     ),
     "transports": ("HttpxAdapter", "Proxy", "StdioConfig", "TlsConfig"),
 }  # fmt: skip
@@ -290,17 +328,19 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
-    "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
-    "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest",
-    "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery", "ElicitAnswer", "ElicitRequest",
-    "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth", "Identity",
-    "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments", "Issued", "KeyStatistics",
-    "Limits", "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved",
-    "NotOwner", "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool",
-    "PoolClosed", "PoolKey", "PoolStatistics", "Progress", "ProtocolError", "Proxy", "Root", "SampleAnswer",
-    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerError", "ServerFailed",
-    "ServerRefused", "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer",
-    "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
+    "BoundServer", "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
+    "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
+    "CredentialRequest", "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery",
+    "ElicitAnswer", "ElicitRequest", "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter",
+    "HttpxAuth", "Identity", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
+    "InvalidOutput", "Issued", "Items", "KeyStatistics", "Limits", "LocalSessionHandleLostError",
+    "LogMessage", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOffered", "NotOwner",
+    "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
+    "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "ResourceContents",
+    "ResourceResult", "ResourceUpdate", "Root", "SampleAnswer", "SampleRequest", "ScriptedCredentials",
+    "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
+    "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
+    "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
     "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
     "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip

@@ -13,17 +13,19 @@ import pytest
 
 AFPOOL = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
-    "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
-    "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider", "CredentialRequest",
-    "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery", "ElicitAnswer", "ElicitRequest",
-    "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter", "HttpxAuth", "Identity",
-    "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments", "Issued", "KeyStatistics",
-    "Limits", "LocalSessionHandleLostError", "MemoryTransport", "NeedsAuthorization", "NotApproved",
-    "NotOwner", "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool",
-    "PoolClosed", "PoolKey", "PoolStatistics", "Progress", "ProtocolError", "Proxy", "Root", "SampleAnswer",
-    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerError", "ServerFailed",
-    "ServerRefused", "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer",
-    "StaleTools", "StaticCredentials", "StdioConfig", "StdioTransport", "TlsConfig", "TooLarge", "Tool",
+    "BoundServer", "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
+    "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
+    "CredentialRequest", "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery",
+    "ElicitAnswer", "ElicitRequest", "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter",
+    "HttpxAuth", "Identity", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
+    "InvalidOutput", "Issued", "Items", "KeyStatistics", "Limits", "LocalSessionHandleLostError",
+    "LogMessage", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOffered", "NotOwner",
+    "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
+    "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "ResourceContents",
+    "ResourceResult", "ResourceUpdate", "Root", "SampleAnswer", "SampleRequest", "ScriptedCredentials",
+    "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
+    "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
+    "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
     "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
     "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
 ]  # fmt: skip
@@ -35,11 +37,12 @@ ACTORS = [
 ACTORS_TESTING = ["Turn", "assert_quiescent", "run_turns"]
 AFPOOL_TESTING = [
     "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "CloseFrame", "Delay", "Drop", "Execution",
-    "FakeAuthorizationServer", "FakeProxy", "FakeServer", "FakeTool", "Hang", "Hold", "HoldStream",
-    "JsonRpcError", "Notice", "OAuthArrival", "Progress", "RawBytes", "Result", "Rule", "RuleSpec",
-    "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec", "Truncate", "Tunnel",
-    "WebSocketManners", "ask_tool", "big_tool", "counter_tool", "echo_tool", "fail_tool", "input_required",
-    "input_tool", "progress_tool", "sleep_tool", "text_result", "whoami_tool",
+    "FakeAuthorizationServer", "FakePrompt", "FakeProxy", "FakeResource", "FakeServer", "FakeTool", "Hang",
+    "Hold", "HoldStream", "JsonRpcError", "Notice", "OAuthArrival", "Offers", "Progress", "RawBytes",
+    "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse", "Status", "StdioScript", "ToolSpec",
+    "Truncate", "Tunnel", "WebSocketManners", "ask_tool", "big_tool", "counter_tool", "echo_tool",
+    "fail_tool", "input_required", "input_tool", "progress_tool", "sleep_tool", "text_result",
+    "whoami_tool",
 ]  # fmt: skip
 AFPOOL_CREDENTIALS = [
     "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",
@@ -47,8 +50,8 @@ AFPOOL_CREDENTIALS = [
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [
-    "aclose", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill", "limits",
-    "pause", "records", "refresh", "resume", "statistics", "tools", "warm",
+    "aclose", "bind", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill",
+    "limits", "pause", "records", "refresh", "resume", "statistics", "tools", "warm",
 ]  # fmt: skip
 
 

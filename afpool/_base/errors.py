@@ -109,9 +109,16 @@ class NotApproved(AfpoolError):
 
 
 class InvalidArguments(AfpoolError):
-    """The arguments are not a JSON object. The message names the place, never the value."""
+    """The arguments are not what the operation takes. The message names the place, never the value."""
 
     code = "invalid-arguments"
+    deliveries = (NOT_SENT,)
+
+
+class NotOffered(AfpoolError):
+    """The server's negotiated capabilities do not hold what the operation needs."""
+
+    code = "not-offered"
     deliveries = (NOT_SENT,)
 
 
@@ -272,6 +279,18 @@ class ToolError(AfpoolError):
 
     code = "tool-error"
     deliveries = (ANSWERED,)
+
+
+class InvalidOutput(AfpoolError):
+    """The structured content is not what the tool's output schema allows; raised only where asked.
+
+    `result` is the `ToolResult` that came: the tool has run.
+    """
+
+    code = "invalid-output"
+    deliveries = (ANSWERED,)
+
+    result: object = None
 
 
 class ActorCrashed(AfpoolError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 import attrs
 import msgspec
 
+from .answers import ResourceContents
 from .errors import ANSWERED, Delivery, ProtocolError, ToolError
 
 if TYPE_CHECKING:
@@ -189,6 +190,25 @@ class ToolResult:
     def structured(self) -> Any:
         """`structuredContent`, or `None` where there is none."""
         return self.document.get("structuredContent")
+
+    @property
+    def has_structured(self) -> bool:
+        """Whether there is a `structuredContent`; from 2026-07-28 on it may be `null`."""
+        return "structuredContent" in self.document
+
+    @property
+    def resource_links(self) -> list[dict[str, Any]]:
+        """The `resource_link` blocks, each with a `uri` to read; they need not be in any list."""
+        return [block for block in self.content if block.get("type") == "resource_link"]
+
+    @property
+    def resources(self) -> list[ResourceContents]:
+        """What the embedded `resource` blocks hold."""
+        return [
+            ResourceContents(block["resource"])
+            for block in self.content
+            if block.get("type") == "resource" and isinstance(block.get("resource"), dict)
+        ]
 
     @property
     def text(self) -> str:

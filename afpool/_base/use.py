@@ -18,7 +18,9 @@ class Use:
     Attributes:
         call_id: Stable across attempts.
         server: The server's name.
-        tool: The tool's name.
+        tool: The tool's name; of a prompt its name; of other operations empty, since a URI may tell much.
+        method: The JSON-RPC method that was asked for.
+        repeat: Which repeat of a call that ended in doubt this is, under the same call id; 0 for the first.
         epoch: The key's epoch when the tool was listed.
         context: The plan context that the tool was listed under.
         client_id: The incarnation that the request went to, once there is one.
@@ -34,13 +36,16 @@ class Use:
 
     __slots__ = (
         "attempts", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "client_id", "code", "context",
-        "delivery", "epoch", "facts", "generation", "key", "list_id", "marks", "outcome", "server", "tool",
+        "delivery", "epoch", "facts", "generation", "key", "list_id", "marks", "method", "outcome", "repeat",
+        "server", "tool",
     )  # fmt: skip
 
     def __init__(self, call_id: str, server: str, tool: str, began_at: float) -> None:
         self.call_id = call_id
         self.server = server
         self.tool = tool
+        self.method = "tools/call"
+        self.repeat = 0
         self.began_at = began_at
         self.key: object = None
         self.epoch = 0
@@ -72,4 +77,5 @@ class Use:
         return [(str(stage), float(at) - began) for stage, at in zip(marks, marks, strict=True)]
 
     def __repr__(self) -> str:
-        return f"<Use {self.call_id} of {self.server}/{self.tool}: {self.outcome} {self.code or ''}>"
+        what = self.tool if self.method == "tools/call" else self.method
+        return f"<Use {self.call_id} of {self.server}/{what}: {self.outcome} {self.code or ''}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._client import Client
 from ._endpoint import Endpoint
+from ._errand import Errand, Received
 from ._httpx_auth import HttpxAuth
 from ._open import open_client
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, Transport, WebSocketTransport
@@ -22,7 +23,7 @@ from ._trip import Answer, Caller, Channel, Rpc, Trip
 
 __all__ = [
     "Answer", "Caller", "Channel", "Client", "ClientSettings", "ElicitAnswer", "ElicitRequest", "Endpoint",
-    "Hooks", "HttpTransport", "HttpxAuth", "ListAnswer", "MemoryTransport", "Operation", "Plan", "Root",
-    "Rpc", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests", "StdioTransport", "Transport",
-    "Trip", "WebSocketTransport", "open_client",
+    "Errand", "Hooks", "HttpTransport", "HttpxAuth", "ListAnswer", "MemoryTransport", "Operation", "Plan",
+    "Received", "Root", "Rpc", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests",
+    "StdioTransport", "Transport", "Trip", "WebSocketTransport", "open_client",
 ]  # fmt: skip

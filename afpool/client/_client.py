@@ -23,8 +23,13 @@ from .._base.errors import (
 )
 from ..protocol import (
     LOCATION,
+    LOG_LEVEL_KEY,
+    LOG_NOTICE,
     METHOD,
     NAME,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    UPDATED_NOTICE,
     WWW_AUTHENTICATE,
     BodyKind,
     Era,
@@ -39,6 +44,8 @@ from ..protocol import (
     encode_notification,
     header_value,
     is_complete,
+    join_meta,
+    meta_member,
     meta_params,
     param_header_map,
     param_headers,
@@ -50,6 +57,7 @@ from ..transports import origin_of
 from ._answering import Answering
 from ._attempt import attempts
 from ._control import Control, Nothing, Told
+from ._errand import run_errand
 from ._http_channel import HttpChannel
 from ._list_tools import fetch_tools
 from ._listen import Listener
@@ -65,6 +73,7 @@ if TYPE_CHECKING:
     from ..protocol import Message, Negotiated
     from ..transports import Headers, StdioProcess
     from ._endpoint import Endpoint
+    from ._errand import Received
     from ._plan import Plan
     from ._settings import ClientSettings, Hooks, ListAnswer
     from ._trip import Answer, Trip
@@ -73,6 +82,7 @@ logger = logging.getLogger("afpool")
 
 NOTICE: Final = "notifications/tools/list_changed"
 CANCELLED: Final = "notifications/cancelled"
+FOR_THE_HOST: Final = frozenset({LOG_NOTICE, PROMPTS_CHANGED, RESOURCES_CHANGED, UPDATED_NOTICE})
 
 CALL_METHOD: Final = (METHOD, b"tools/call")
 A_RESULT: Final = Outcome(None, ANSWERED, Followup.NONE, "a result", 200)
@@ -98,9 +108,9 @@ class Client:
     """
 
     __slots__ = (
-        "__weakref__", "_listener", "_name_headers", "_spawn", "answering", "channel", "context", "endpoint",
-        "ends_at", "entry", "hooks", "id", "lost", "meta", "negotiated", "plan", "process", "projection",
-        "requirement", "resource", "retired", "server", "settings",
+        "__weakref__", "_name_headers", "_plain_meta", "_spawn", "answering", "channel", "context",
+        "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated", "plan",
+        "process", "projection", "requirement", "resource", "retired", "server", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -137,8 +147,9 @@ class Client:
         self.ends_at = float("inf")
         self._spawn = spawn
         self.meta = b""
+        self._plain_meta = b""
         self._name_headers: dict[str, tuple[bytes, bytes]] = {}
-        self._listener = Listener(self, spawn)
+        self.listener = Listener(self, spawn)
         self.answering = Answering(self, plan.requests, spawn)
         channel.on_message = self._message
         if isinstance(channel, StreamChannel):
@@ -169,29 +180,46 @@ class Client:
     @property
     def listening(self) -> bool:
         """Whether changes of the list are heard of now."""
-        return self._listener.state == "listening"
+        return self.listener.state == "listening" and self.listener.hears_tools
 
     @property
     def may_hear(self) -> bool:
         """Whether changes may have been heard of: the server has not said that it announces none."""
-        return self._listener.state not in ("unasked", "unsupported")
+        return self.listener.state not in ("unasked", "unsupported") and self.listener.hears_tools
 
     @property
     def stream_state(self) -> str:
         """`unasked`, `connecting`, `listening`, `lost` or `unsupported`."""
-        return self._listener.state
+        return self.listener.state
+
+    def offers(self, *path: str) -> bool:
+        """Whether the server's capabilities hold a member; an object counts, `false` does not.
+
+        A server that was not asked, such as one of a pinned version, may offer anything.
+        """
+        negotiated = self.negotiated
+        if negotiated is None or not negotiated.asked:
+            return negotiated is not None
+        node: object = negotiated.capabilities
+        for name in path:
+            node = node.get(name) if isinstance(node, dict) else None
+        return isinstance(node, dict) or node is True
 
     def opened(self, negotiated: Negotiated, meta: bytes) -> None:
         """The negotiation is done."""
         self.negotiated = negotiated
-        self.meta = meta
+        self.meta = self._plain_meta = meta
         if self.answering.tracks:
-            self._listener.start_for_questions()
+            self.listener.start_for_questions()
 
     async def ready(self) -> None:
         """Wait shortly until the server can ask what the plan offers to answer."""
         if self.answering.tracks:
-            await self._listener.ready()
+            await self.listener.ready()
+
+    def log_from(self, level: str) -> None:
+        """Ask for log messages with every request from now on; there is no session to remember it."""
+        self.meta = join_meta(self._plain_meta, meta_member(LOG_LEVEL_KEY, level))
 
     # ------------------------------------------------------------------ calls
 
@@ -212,6 +240,8 @@ class Client:
             if b"x-mcp-header" in definition.raw:
                 headers += param_headers(param_header_map(definition.input_schema), decode_json(call.args))
         name, args, meta = definition.name, call.args, self.meta
+        if call.call_id_key is not None:
+            meta = join_meta(meta, meta_member(call.call_id_key, call.use.call_id))
         params: bytes | Callable[[int], bytes]
         told = None
         if call.on_progress is None:
@@ -242,6 +272,10 @@ class Client:
     async def _operation(self, call: Any, rpc: Rpc) -> Answer:
         with self.answering.running(call):
             return await attempts(self, call, rpc)
+
+    async def errand(self, call: Any) -> Received:
+        """Run what is not a tool call; see `run_errand`."""
+        return await run_errand(self, call)
 
     def _name_header(self, name: str) -> tuple[bytes, bytes]:
         pair = self._name_headers.get(name)
@@ -364,7 +398,7 @@ class Client:
 
     async def listen(self) -> None:
         """Make sure that changes are listened to, and wait shortly until it is known whether they are."""
-        await self._listener.start()
+        await self.listener.start()
 
     # ------------------------------------------------------------------ for attempts
 
@@ -410,8 +444,10 @@ class Client:
             self.hooks.list_changed(self)
         elif message.method == CANCELLED and not self.stateless:
             self.answering.withdrawn(message)
+        elif message.method in FOR_THE_HOST:
+            self.hooks.told(self, message)
         elif message.method is not None:
-            self._listener.heard(message)
+            self.listener.heard(message)
 
     # ------------------------------------------------------------------ ends
 
@@ -427,7 +463,7 @@ class Client:
         """The incarnation is over by the server's or the wire's doing. Tells the owner once."""
         if self.lost is None:
             self.lost = reason
-            self._listener.stop()
+            self.listener.stop()
             self.answering.stop()
             if self.retired is None:
                 self.hooks.lost(self, reason)
@@ -439,7 +475,7 @@ class Client:
 
     async def aclose(self, deadline: float) -> Ending:
         """End the session in order within the deadline; a child gets EOF, then TERM, then KILL."""
-        self._listener.stop()
+        self.listener.stop()
         self.answering.stop()
         try:
             if isinstance(self.channel, HttpChannel):
@@ -475,7 +511,7 @@ class Client:
 
     def kill(self) -> None:
         """End it at once; synchronous."""
-        self._listener.stop()
+        self.listener.stop()
         self.answering.stop()
         self.channel.kill()
         if self.process is not None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .._base.identity import Identity
-    from ..protocol import Negotiated
+    from ..protocol import Message, Negotiated
     from ._endpoint import Endpoint
     from ._settings import ClientSettings, Hooks
     from ._trip import Answer
@@ -116,6 +116,9 @@ class _Muffled:
 
     def lost(self, client: Client, reason: str, /) -> None:
         """The opening itself notices."""
+
+    def told(self, client: Client, message: Message, /) -> None:
+        """Nobody asked for anything yet."""
 
 
 class _Opener:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .._base.model import ProgressCallback
     from .._base.seams import Seams
     from .._base.use import Use
+    from ..protocol import Message
     from ._client import Client
 
 
@@ -33,6 +34,10 @@ class Hooks(Protocol):
         """The incarnation is over."""
         ...
 
+    def told(self, client: Client, message: Message, /) -> None:
+        """A notification came that is the host's: a log message, an update, a change of other lists."""
+        ...
+
 
 class ToolCaller(Protocol):
     """A tool call as a client sees it, beside being a `Caller`."""
@@ -40,6 +45,7 @@ class ToolCaller(Protocol):
     args: bytes
     use: Use
     on_progress: ProgressCallback | None
+    call_id_key: str | None
 
     @property
     def definition(self) -> Definition:
@@ -55,6 +61,7 @@ class ClientSettings:
         control_timeout: Seconds that a notice or the closing of a session may take.
         on_authorization: Told the server's name, the projection and what is needed when somebody has to
             authorize first; the only place where the address goes.
+        notices: What the host wants to hear of beside tool lists: `log`, `prompts`, `resources`.
     """
 
     seams: Seams
@@ -68,6 +75,7 @@ class ClientSettings:
     max_pages: int = 100
     keepalive_expiry: float = 4.0
     control_timeout: float = 5.0
+    notices: frozenset[str] = frozenset()
 
 
 @attrs.frozen

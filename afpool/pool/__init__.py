@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from ._bound import Binding, BoundTool, Toolset
+from ._bound_server import BoundServer, ServerBinding
 from ._events import Event
+from ._herald import LogMessage
 from ._open_pool import open_pool, run_pool
 from ._pool import Pool
 from ._server import Limits, Server
 from ._statistics import CloseReport, KeyStatistics, PoolStatistics
+from ._subscriptions import ResourceUpdate, Subscription
 
 __all__ = [
-    "Binding", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "Pool", "PoolStatistics",
-    "Server", "Toolset", "open_pool", "run_pool",
+    "Binding", "BoundServer", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "LogMessage",
+    "Pool", "PoolStatistics", "ResourceUpdate", "Server", "ServerBinding", "Subscription", "Toolset",
+    "open_pool", "run_pool",
 ]  # fmt: skip

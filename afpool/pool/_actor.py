@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .._base.identity import Identity, PoolKey
     from ._pool import Pool
     from ._server import Server
+    from ._subscriptions import Subscription
 
 _REFUSALS: Final = (AfpoolError,)
 
@@ -32,9 +33,11 @@ class KeyActor(Actor[KeyMachine]):
         projection: The identity cut to what the server is keyed on.
         last_used: When the last place was given back, on the runtime's clock.
         cause: The number of the last event that ended bindings of this key.
+        watchers: Its resource subscriptions, by URI; empty ones are left out.
+        log_level: What its clients are asked to log, where somebody said so.
     """
 
-    __slots__ = ("cause", "key", "last_used", "pool", "projection", "server")
+    __slots__ = ("cause", "key", "last_used", "log_level", "pool", "projection", "server", "watchers")
 
     def __init__(self, pool: Pool, server: Server, key: PoolKey, projection: Identity) -> None:
         super().__init__(
@@ -52,6 +55,8 @@ class KeyActor(Actor[KeyMachine]):
         self.projection = projection
         self.last_used = 0.0
         self.cause: int | None = None
+        self.watchers: dict[str, list[Subscription]] | None = None
+        self.log_level: str | None = None
 
     @property
     def shown(self) -> str:

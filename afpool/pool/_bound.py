@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from .._base.model import JsonObject, ProgressCallback, Tool, ToolContext, ToolResult
+from ._again import execute_recognised
 from ._operation import execute
 
 if TYPE_CHECKING:
@@ -109,7 +110,35 @@ class BoundTool(Tool):
 
         Passes at least one checkpoint, refusals too.
         """
-        return execute(self, args, ctx)
+        binding = self.binding
+        server = binding.actor.server
+        if server.validate_output:
+            return self._execute_validated(args, ctx)
+        if server.repeat == "never":
+            return execute(binding, args, ctx)
+        return execute_recognised(binding, args, ctx)
+
+    async def _execute_validated(self, args: JsonObject, ctx: ToolContext) -> ToolResult:
+        run = execute if self.binding.actor.server.repeat == "never" else execute_recognised
+        result: ToolResult = await run(self.binding, args, ctx)
+        return await self.validate_output(result)
+
+    async def validate_output(self, result: ToolResult) -> ToolResult:
+        """Validate the structured content of a result against the tool's listed output schema.
+
+        A tool without such a schema, a result with `is_error`, and a schema that cannot be compiled (said
+        once, as a warning) are let through. Nothing is fetched for a reference in a schema.
+
+        Returns:
+            The same result.
+
+        Raises:
+            InvalidOutput: It is not what the schema allows; `result` of the error is the answer.
+
+        Validating what is large happens in a thread; only then it is a checkpoint.
+        """
+        await self.binding.actor.pool.outputs.check(self.source, self.binding.definition, result)
+        return result
 
     async def call(
         self,
@@ -137,7 +166,7 @@ class BoundTool(Tool):
         ctx = ToolContext(
             identity=identity, deadline=deadline, call_id=call_id, on_progress=on_progress, chain=chain
         )
-        return await execute(self, {} if args is None else args, ctx)
+        return await self.execute({} if args is None else args, ctx)
 
     def __repr__(self) -> str:
         return f"<BoundTool {self.source}/{self.name}>"

@@ -51,10 +51,11 @@ if TYPE_CHECKING:
     from .._base.definition import Definition
     from .._base.model import ToolContext
     from .._base.use import Use
-    from ..client import Client, Trip
+    from ..client import Client, Errand, Trip
     from ..client._running import Running
     from ._actor import KeyActor
     from ._bound import Binding
+    from ._bound_server import ServerBinding
     from ._lists import ListState
 
 
@@ -65,6 +66,8 @@ class Call:
     Attributes:
         begun: The kernel took a byte of the last attempt's request.
         client: The leased client, once there is one.
+        errand: What is asked instead of a tool call, on a bound server; such a call stands on no list.
+        call_id_key: Under which `_meta` key the call's id goes out; `None` sends it nowhere.
         list: The list that decides now, and `generation`, what it was when it was taken for true.
         trip: The request under way, or the last one.
         questions: How many rounds were answered with a question; after one, part of the tool may have run.
@@ -78,11 +81,13 @@ class Call:
         "args",
         "begun",
         "binding",
+        "call_id_key",
         "chain",
         "checked_at",
         "client",
         "deadline",
         "entered",
+        "errand",
         "generation",
         "held",
         "identity",
@@ -100,7 +105,13 @@ class Call:
     )  # fmt: skip
 
     def __init__(
-        self, binding: Binding, args: bytes, ctx: ToolContext, deadline: float, use: Use, ticket: int
+        self,
+        binding: Binding | ServerBinding,
+        args: bytes,
+        ctx: ToolContext,
+        deadline: float,
+        use: Use,
+        ticket: int,
     ) -> None:
         self.binding = binding
         self.actor: KeyActor = binding.actor
@@ -124,7 +135,10 @@ class Call:
         self.reply: Reply[Any] | None = None
         self.scope: trio.CancelScope | None = None
         self.interrupted: AfpoolError | None = None
-        self.list: ListState | None = binding.list if binding.list.alive else None
+        self.errand: Errand | None = None
+        self.call_id_key = self.actor.server.call_id_key
+        listed = binding.list
+        self.list: ListState | None = listed if listed is not None and listed.alive else None
         self.generation = binding.generation
 
     # ------------------------------------------------------------------ the recheck
@@ -181,7 +195,7 @@ class Call:
                 return
             raise stale(self.generation, listed.generation)
         if listed.generation != self.generation:
-            definition = self.binding.definition
+            definition = self.definition
             if not self.actor.machine.limits.recheck_lists or not listed.shows(
                 definition.name, definition.digest
             ):
@@ -248,7 +262,9 @@ class Call:
     @property
     def definition(self) -> Definition:
         """The tool's listed definition."""
-        return self.binding.definition
+        definition = self.binding.definition
+        assert definition is not None
+        return definition
 
     def started(self, body_bytes: int) -> None:
         """A further attempt begins: its first phase starts anew."""
@@ -325,7 +341,8 @@ class Call:
             raise self.woken()
 
     def __repr__(self) -> str:
-        return f"<Call {self.use.call_id} {self.use.server}/{self.use.tool}{' begun' if self.begun else ''}>"
+        what = self.use.tool if self.errand is None else self.errand.method
+        return f"<Call {self.use.call_id} {self.use.server}/{what}{' begun' if self.begun else ''}>"
 
 
 def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> None:

@@ -18,13 +18,12 @@ from ._refusals import copy_error
 
 if TYPE_CHECKING:
     from .._base.definition import Catalog
-    from ..client import Client, ListAnswer
+    from ..client import Client
     from ._actor import KeyActor
     from ._lists import ListState
     from ._shares import Entry
 
 FLIGHT_ROUNDS: Final = 3
-THREAD_BYTES: Final = 64 * 1024
 
 
 async def client_for(actor: KeyActor, *, fresh: bool = False, context: str | None = None) -> Client:
@@ -134,7 +133,7 @@ async def _ask(
         own = _own_list(actor, client)
         own_notices = 0 if own is None else own.notices
         answer = await client.list_tools(pool.seams.now() + limits.open_timeout)
-        catalog = await _catalog(actor, answer)
+        catalog = await pool.catalogs.catalog(answer, actor.server.compare_without)
         ttl = limits.list_ttl if answer.ttl is None else max(answer.ttl, limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
         if entry is None:
@@ -207,15 +206,3 @@ def _same_name(actor: KeyActor, authorization: str | None) -> bool:
         return ask_share(actor) == authorization
     except AfpoolError:
         return False
-
-
-async def _catalog(actor: KeyActor, answer: ListAnswer) -> Catalog:
-    """Intern the listed tools; large ones are canonicalised in a thread so that the loop is not held."""
-    pool = actor.pool
-    without = actor.server.compare_without
-    tools = answer.tools
-    heavy = [raw for raw in tools if len(raw) > THREAD_BYTES and pool.definitions.find(raw, without) is None]
-    built = {}
-    for raw in heavy:
-        built[raw] = await pool.build_definition(raw, without)
-    return pool.catalog(actor, tools, built, answer.left_out)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.identity import Identity
     from .._base.use import Use
+    from ._again import InDoubtCallback
+    from ._herald import ChangeCallback, LogCallback
     from ._server import PlanFunction, Server, ShareFunction
 
 
@@ -37,6 +39,9 @@ async def open_pool(
     secret: bytes | None = None,
     on_use: Callable[[Use], object] | None = None,
     on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None,
+    on_in_doubt: InDoubtCallback | None = None,
+    on_log: LogCallback | None = None,
+    on_change: ChangeCallback | None = None,
     client_name: str = "afpool",
     client_version: str | None = None,
     seams: Seams | None = None,
@@ -56,6 +61,12 @@ async def open_pool(
         on_use: Called with the `Use` of every ended call.
         on_authorization: Called with the server's name, the projection and what is needed when somebody has
             to authorize first; the only place where the address goes. Synchronous.
+        on_in_doubt: Called with the `Use` of a tool call that ended in doubt, of a server with
+            `repeat="recognised"`; answers `raise` or `repeat`. Synchronous.
+        on_log: Called with the server's name, the projection and each `LogMessage`. Synchronous; runs in a
+            task of the pool's. Of a flood the newest are kept.
+        on_change: Called with the server's name, the projection and `resources` or `prompts` when a server
+            announces that this list of its has changed; several announcements may be one call.
         client_name: Told to servers.
         client_version: Told to servers.
         seams: Clock, random, ids, network, threads.
@@ -73,6 +84,9 @@ async def open_pool(
         secret=secret,
         on_use=on_use,
         on_authorization=on_authorization,
+        on_in_doubt=on_in_doubt,
+        on_log=on_log,
+        on_change=on_change,
         client_name=client_name,
         client_version=client_version or _version(),
         seams=_on_this_clock(Seams() if seams is None else seams),

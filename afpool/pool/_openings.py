@@ -26,6 +26,9 @@ from .._base.errors import (
 )
 from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
+from ._herald import restore_level
+from ._hooks import GONE, ActorHooks
+from ._subscriptions import client_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,6 +153,8 @@ class Openings:
                 client = await self._connect(actor, resolved)
                 self._backoffs.pop((actor.key, context), None)
                 pool.event("opened", actor, client=client.id)
+                if actor.log_level is not None:
+                    restore_level(actor, client, actor.log_level)
                 actor.tell(m.Opened(token, client.id, context, client))
                 if self._room_wanted:
                     self.evict(actor)  # only if nobody uses it
@@ -254,7 +259,9 @@ class Openings:
             self.evict(min(idle, key=lambda actor: (_listens(actor), actor.last_used)))
 
     def _may_evict(self, actor: KeyActor) -> bool:
-        return actor.machine.client is not None and actor.machine.idle and actor.key not in self._using
+        machine = actor.machine
+        used = actor.key in self._using or actor.watchers is not None
+        return machine.client is not None and machine.idle and not used
 
     @contextlib.contextmanager
     def using(self, actor: KeyActor) -> Iterator[None]:
@@ -319,6 +326,7 @@ class Openings:
             self._room_left()
         self._pool.event("closed", actor, client=client.id, why=reason)
         actor.tell(m.ClientLost(client.id, reason, closed=True))
+        client_gone(actor, client)
 
     def start_ping(self, actor: KeyActor, client: Client) -> None:
         """Ask a suspect client for a sign of life; a silent one is replaced, its siblings left to finish."""
@@ -349,65 +357,6 @@ class Resolved:
 
     plan: Plan = attrs.field(repr=False)
     context: str
-
-
-@final
-class ActorHooks:
-    """What a client tells its key."""
-
-    __slots__ = ("_actor",)
-
-    def __init__(self, actor: KeyActor) -> None:
-        self._actor = actor
-
-    def list_changed(self, client: Client) -> None:
-        """The server announced another tool list."""
-        self._unsettle(client, "notice")
-
-    def stream_lost(self, client: Client) -> None:
-        """Changes are not heard of for a while; the list is in doubt."""
-        self._unsettle(client, "notification stream lost")
-
-    def lost(self, client: Client, reason: str) -> None:
-        """The incarnation is over."""
-        actor = self._actor
-        actor.pool.event("client-lost", actor, client=client.id, why=reason)
-        if client.entry is not None:
-            actor.pool.shares.left(client.entry, client)  # another member has to listen
-        actor.tell(m.ClientLost(client.id, reason))
-
-    def _unsettle(self, client: Client, why: str) -> None:
-        actor = self._actor
-        number = actor.pool.event(
-            "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
-        )
-        entry = client.entry
-        if entry is not None:
-            entry.list.event = number
-            entry.list.unsettle(why)
-        current = actor.machine.client
-        if current is not None and current.handle is client and current.list is not None:
-            current.list.event = number
-            actor.tell(m.ListChanged(client.id, why=why))
-
-
-@final
-class Gone:
-    """Hooks of a client that was closed."""
-
-    __slots__ = ()
-
-    def list_changed(self, client: Client) -> None:
-        """Nobody lists any more."""
-
-    def stream_lost(self, client: Client) -> None:
-        """Nobody listens any more."""
-
-    def lost(self, client: Client, reason: str) -> None:
-        """Nobody has it any more."""
-
-
-GONE: Final = Gone()
 
 
 def as_open_failure(error: AfpoolError) -> AfpoolError:

@@ -1,8 +1,9 @@
-"""The five steps of a bound call, in the task of its asker.
+"""The five steps of an operation on a bound tool or a bound server, in the task of its asker.
 
 1. The caller identity must encode to the binding's key.
 2. The binding must be current; an unsettled list is asked for again first.
-3. Admission, then a place on the key's client, which is opened if there is none. A client that is not the
+3. (What is asked of a bound server stands on no list: of this and the next step the lists are left out.)
+   Admission, then a place on the key's client, which is opened if there is none. A client that is not the
    incarnation that the tool was listed from is checked against its own fresh list, which is then adopted.
 4. After every wait before the first byte: `recheck`.
 5. Through the send gate at every boundary; the outcome is classified, the use filed, the place given back
@@ -18,7 +19,7 @@ checkpoint and never between taking a place and noting it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -42,36 +43,72 @@ from ._refusals import other_plan, stale
 from ._settle import give_back, hand_over
 
 if TYPE_CHECKING:
-    from ..client import Client
-    from ._bound import BoundTool
+    from collections.abc import Callable
+
+    from ..client import Client, Errand
+    from ._again import Passes
+    from ._bound import Binding
+    from ._bound_server import ServerBinding
     from ._lists import ListState
 
 T = TypeVar("T")
 
 
 @trio.lowlevel.enable_ki_protection
-async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolResult:
-    """Run one call of a bound tool; see the module for the steps, `BoundTool.execute` for the promises."""
-    binding = tool.binding
+async def execute(
+    binding: Binding | ServerBinding,
+    args: JsonObject,
+    ctx: ToolContext,
+    errand: Errand | None = None,
+    read: Callable[[Any, Call], Any] | None = None,
+    passes: Passes | None = None,
+) -> Any:
+    """Run one operation; see the module for the steps, `BoundTool.execute` for the promises.
+
+    Args:
+        binding: What it stands on.
+        args: Of a tool call.
+        ctx: Who asks, until when.
+        errand: What is asked of a bound server; `None` for a tool call.
+        read: Makes the errand's result of what was received.
+        passes: Told of this pass, where one that ends in doubt may be followed by another.
+
+    Returns:
+        A `ToolResult`, or what `read` makes.
+    """
     actor = binding.actor
     pool = actor.pool
     now = pool.seams.now()
     ticket = pool.seams.next_id()
     call_id = ctx.call_id or f"call-{ticket}"
-    use = Use(call_id, actor.server.name, binding.definition.name, now)
+    definition = binding.definition
+    if definition is not None:
+        use = Use(call_id, actor.server.name, definition.name, now)
+    else:
+        assert errand is not None
+        use = Use(call_id, actor.server.name, errand.named, now)
+        use.method = errand.method
     use.key = actor.key  # not the actor: a record must not keep a forgotten key alive
     use.epoch = binding.epoch
     use.context = binding.context
-    use.list_id = binding.list.id
-    use.generation = binding.generation
+    if binding.list is not None:
+        use.list_id = binding.list.id
+        use.generation = binding.generation
     deadline = now + pool.limits.deadline if ctx.deadline is None else ctx.deadline
     call = Call(binding, b"", ctx, deadline, use, ticket)
+    if errand is not None:
+        call.errand = errand
+    if passes is not None:
+        passes.begin(call)
     entry = pool.deadlines.add(deadline, call)
     pool.running[ticket] = call
     outcome = "failed"
     try:
         await trio.lowlevel.checkpoint_if_cancelled()
-        call.args = _encode(args)
+        if errand is None:
+            call.args = _encode(args) if passes is None else passes.encoded or _encode(args)
+        if call.call_id_key is not None:
+            _check_call_id(call_id)
         raw = await _steps(call)
     except AfpoolError as error:
         error.call_id = call_id
@@ -95,6 +132,9 @@ async def execute(tool: BoundTool, args: JsonObject, ctx: ToolContext) -> ToolRe
     else:
         outcome = "ok"
         use.delivery = "answered"
+        if read is not None:
+            use.bytes_in = raw.size
+            return read(raw, call)
         use.bytes_in = len(raw)
         return ToolResult(raw, call_id)
     finally:
@@ -119,7 +159,14 @@ def _encode(args: JsonObject) -> bytes:
         raise InvalidArguments(f"{error}; nothing was sent") from None
 
 
-async def _steps(call: Call) -> bytes:
+def _check_call_id(call_id: str) -> None:
+    try:
+        encode_json(call_id)
+    except NotJson:
+        raise InvalidArguments("a call id that JSON cannot carry; nothing was sent") from None
+
+
+async def _steps(call: Call) -> Any:
     binding = call.binding
     actor = binding.actor
     pool = actor.pool
@@ -127,9 +174,10 @@ async def _steps(call: Call) -> bytes:
     # 1, 2
     check_identity(actor, call.identity)
     call.recheck("start", gate=False)
-    pin = actor.server.pins.get(definition.name)
-    if pin is not None and pin != definition.digest:
-        raise NotApproved("the tool's definition is not the one that was approved; nothing was sent")
+    if definition is not None:
+        pin = actor.server.pins.get(definition.name)
+        if pin is not None and pin != definition.digest:
+            raise NotApproved("the tool's definition is not the one that was approved; nothing was sent")
     restless = False
     if call.list is not None and not call.list.settled(call.checked_at):
         await _relist(call, call.list)
@@ -145,6 +193,10 @@ async def _steps(call: Call) -> bytes:
     call.entered = True
     # every wait above came back through a recheck; the place itself was none
     call.use.marks += ("leased", call.checked_at)
+    if definition is None:
+        received = await client.errand(call)
+        call.look_back()
+        return received
     if call.list is None:
         await _adopt(call)
     elif call.list.noticed and not restless:
@@ -184,6 +236,7 @@ async def _admitted(call: Call) -> Client:
     actor = call.actor
     binding = call.binding
     pool = actor.pool
+    definition = binding.definition
     admit = m.Admit(
         call.ticket,
         True,
@@ -191,8 +244,8 @@ async def _admitted(call: Call) -> Client:
         binding.epoch,
         call.list,
         call.generation,
-        binding.definition.name,
-        binding.definition.digest,
+        None if definition is None else definition.name,
+        None if definition is None else definition.digest,
         call.chain,
     )
     if pool.waiting >= pool.limits.max_waiting_total and not actor.machine.would_grant:
@@ -236,7 +289,7 @@ async def _seated(call: Call) -> None:
 async def _adopt(call: Call) -> None:
     """The client is not the incarnation that the tool was listed from: decide by its own fresh list."""
     actor = call.actor
-    definition = call.binding.definition
+    definition = call.definition
     current = actor.machine.client
     assert current is not None
     state = current.list

@@ -10,48 +10,48 @@ import trio
 
 from actors import ActorError, MailboxFull, Reply
 
-from .._base.canonical import ContentError
-from .._base.definition import Definition, DefinitionTable, build_definition
 from .._base.errors import (
-    IN_DOUBT,
     NOT_SENT,
     ActorCrashed,
     AfpoolError,
-    CallCancelled,
-    ClientClosed,
     IdentityMissing,
     Overloaded,
     PoolClosed,
 )
 from .._base.identity import CallerIdentity, Identity, KeyDigest, PoolKey, encode_key, project
 from ..client import ClientSettings
+from . import _ends
 from . import _messages as m
 from ._actor import KeyActor
 from ._admission import RuntimeAdmission
 from ._background import Background
 from ._bound import Listing, Toolset
+from ._bound_server import BoundServer, bind_server
+from ._catalogs import Catalogs
 from ._deadlines import Deadlines
 from ._flights import client_for
+from ._herald import Herald
 from ._janitor import Janitor
 from ._key_state import KeyLimits
 from ._listing import list_tools
 from ._openings import Openings, Resolved
+from ._outputs import Outputs
 from ._records import Records
-from ._refusals import revoked
 from ._shares import Shares
 from ._statistics import CloseReport, PoolStatistics, statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable
 
     from actors import Request
 
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
-    from .._base.definition import Catalog
     from .._base.seams import Seams
     from .._base.use import Use
     from ..client import Client
+    from ._again import InDoubtCallback
     from ._call import Call
+    from ._herald import ChangeCallback, LogCallback
     from ._lists import ListState
     from ._server import Limits, PlanFunction, Server, ShareFunction
 
@@ -83,6 +83,9 @@ class Pool:
         secret: bytes | None,
         on_use: Callable[[Use], object] | None,
         on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None,
+        on_in_doubt: InDoubtCallback | None,
+        on_log: LogCallback | None,
+        on_change: ChangeCallback | None,
         client_name: str,
         client_version: str,
         seams: Seams,
@@ -101,11 +104,14 @@ class Pool:
             raise ValueError("a pool needs at least one server")
         self.plan = plan
         self.share = share
+        self.on_in_doubt = on_in_doubt
+        self.herald = Herald(self, on_log, on_change)
         self.limits = limits
         self.seams = seams
         self.digest = KeyDigest(secret)
         self.context_secret = secret or os.urandom(32)
-        self.definitions = DefinitionTable()
+        self.catalogs = Catalogs(seams)
+        self.outputs = Outputs(seams)
         self.records = Records(limits.records, on_use)
         self.deadlines = Deadlines()
         self.admission = RuntimeAdmission(limits.max_in_flight, max_waiting=limits.max_waiting_total)
@@ -121,7 +127,6 @@ class Pool:
         self._most_keys = 0
         self.janitor = Janitor(self)
         self.background = Background(self)
-        self._canonicaliser = trio.CapacityLimiter(1)
         self._key_limits = {
             name: KeyLimits(
                 max_operations=limits.max_operations,
@@ -142,6 +147,7 @@ class Pool:
             max_pages=limits.max_pages,
             keepalive_expiry=limits.keepalive_expiry,
             control_timeout=limits.close_timeout,
+            notices=self.herald.notices,
         )
 
     # ------------------------------------------------------------------ the public face
@@ -201,6 +207,30 @@ class Pool:
         return await self.tools(identity, server, deadline=deadline, refresh=True)
 
     @trio.lowlevel.enable_ki_protection
+    async def bind(
+        self, identity: CallerIdentity, server: str, *, deadline: float | None = None
+    ) -> BoundServer:
+        """Bind a server for an identity: its resources, prompts, completions and log level.
+
+        Opens the identity's client if there is none, so that the server's capabilities are known.
+
+        Args:
+            identity: Who it is for: an `Identity`, or a callable that returns one.
+            server: The server's name.
+            deadline: Absolute, seconds on trio's clock; the pool's default from now when absent.
+
+        Raises:
+            AfpoolError: `identity-missing`, `identity-mismatch`, `plan-failed`, `open-failed` and the other
+                refusals.
+            LookupError: There is no server of that name.
+
+        A checkpoint. Cancelled while it waits, it leaves a running opening to whoever else waits.
+        """
+        await trio.lowlevel.checkpoint()
+        until = self.seams.now() + self.limits.deadline if deadline is None else deadline
+        return await bind_server(self._actor_for(server, identity), identity, until)
+
+    @trio.lowlevel.enable_ki_protection
     async def warm(self, identity: CallerIdentity, servers: Iterable[str] | None = None) -> None:
         """Open the clients of an identity ahead of need, all at once.
 
@@ -251,35 +281,11 @@ class Pool:
         Raises:
             ValueError: Nothing was named.
         """
-        if identity is None and server is None and key is None:
-            raise ValueError("name an identity, a server or a key to invalidate")
-        hit = [
-            actor
-            for actor in list(self._actors.values())
-            if (key is None or actor.key == key)
-            and (server is None or actor.server.name == server)
-            and (identity is None or _covers(identity, actor.projection))
-        ]
-        for actor in hit:
-            actor.cause = self.event("revoked", actor, why=reason)
-            actor.tell(m.Revoke(reason))
-        gone = set(hit)
-        for call in list(self.running.values()):
-            if call.actor in gone and not call.begun:
-                call.use.cause = call.actor.cause
-                call.interrupt(revoked())
-        return len(hit)
+        return _ends.invalidate(self, identity, server, key, reason)
 
     def cancel(self, call_id: str, reason: str = "withdrawn by its host") -> bool:
         """Withdraw a running call; its caller gets `cancelled` with the true verdict. Synchronous."""
-        for call in list(self.running.values()):
-            if call.use.call_id == call_id:
-                sent = "it was sent and may take effect" if call.begun else "nothing was sent"
-                call.interrupt(
-                    CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT)
-                )
-                return True
-        return False
+        return _ends.cancel(self, call_id, reason)
 
     def pause(self, key: PoolKey) -> None:
         """Hold admission of a key; what runs goes on."""
@@ -302,21 +308,7 @@ class Pool:
     @trio.lowlevel.enable_ki_protection
     def kill(self, client_id: int) -> bool:
         """Close a client at once; calls on it end with `client-closed` and their true verdict."""
-        client = self.openings.clients.get(client_id)
-        if client is None:
-            return False
-        for call in list(self.running.values()):
-            if call.client is client:
-                sent = "it was sent and may take effect" if call.begun else "nothing was sent"
-                delivery = IN_DOUBT if call.begun else NOT_SENT
-                call.interrupt(ClientClosed(f"its client was killed; {sent}", delivery=delivery))
-        client.retire("killed")
-        client.kill()
-        for actor in list(self.kept):
-            current = actor.machine.client
-            if current is not None and current.id == client_id:
-                actor.tell(m.ClientLost(client_id, "killed"))
-        return True
+        return _ends.kill(self, client_id)
 
     def key_of(self, identity: Identity, server: str) -> PoolKey:
         """Encode the key of an identity at a server.
@@ -493,47 +485,6 @@ class Pool:
         """There may be an earlier idle time-out than before."""
         self.janitor.wake()
 
-    # ------------------------------------------------------------------ definitions
-
-    async def build_definition(self, raw: bytes, without: tuple[str, ...]) -> Definition | ContentError:
-        """Build one large definition in a thread."""
-
-        def build() -> Definition | ContentError:
-            try:
-                return build_definition(raw, without)
-            except ContentError as error:
-                return error
-
-        built: Definition | ContentError = await self.seams.in_thread(build, self._canonicaliser)
-        return built
-
-    def catalog(
-        self,
-        actor: KeyActor,
-        tools: list[bytes],
-        built: Mapping[bytes, Definition | ContentError],
-        left_out: Iterable[tuple[str, str]] = (),
-    ) -> Catalog:
-        """Intern a list; a tool that cannot be read is quarantined with the reason, the others live."""
-        without = actor.server.compare_without
-        definitions = []
-        quarantined = list(left_out)
-        for index, raw in enumerate(tools):
-            try:
-                ready = built.get(raw)
-                if isinstance(ready, ContentError):
-                    raise ready
-                definition = (
-                    self.definitions.intern(raw, without)
-                    if ready is None
-                    else self.definitions.keep(ready, without)
-                )
-            except ContentError as error:
-                quarantined.append((f"#{index}", str(error)))
-            else:
-                definitions.append(definition)
-        return self.definitions.catalog(definitions, quarantined)
-
     # ------------------------------------------------------------------ record
 
     def file(self, use: Use) -> None:
@@ -594,12 +545,3 @@ def _asked(identity: CallerIdentity) -> Identity:
         what = "could not be asked" if cause is not None else f"is {type(asked).__name__}, not an Identity"
         raise IdentityMissing(f"the caller identity {what}; nothing was sent") from cause
     return asked
-
-
-def _covers(pattern: Identity, projection: Identity) -> bool:
-    named = [
-        (getattr(pattern, field), getattr(projection, field))
-        for field in ("tenant", "principal", "conversation_id")
-        if getattr(pattern, field) is not None
-    ]
-    return bool(named) and all(wanted == there for wanted, there in named)

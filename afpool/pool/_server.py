@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,6 +25,22 @@ def _pointers(value: Any) -> tuple[str, ...]:
     return pointers
 
 
+_META_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_RESERVED = re.compile(
+    r"(?:[^./]+\.)*(?:modelcontextprotocol|mcp)(?:\.[^./]+)*/"
+    r"|(?:progressToken|traceparent|tracestate|baggage)\Z"
+)
+
+
+def _meta_key(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str) or not _META_NAME.fullmatch(value):
+        raise ValueError(f"{field.name} is a name such as 'com.example/callId', not {value!r}")
+    if _RESERVED.match(value):
+        raise ValueError(f"{field.name} {value!r} is MCP's own")
+
+
 @attrs.frozen(kw_only=True)
 class Server:
     """One MCP server, or one family of them reached by a plan.
@@ -36,6 +53,14 @@ class Server:
             definition did.
         pins: Tool name to definition digest; a tool listed with another digest is refused `not-approved`.
         compare_without: JSON pointers left out when definitions are compared, for request-scoped values.
+        call_id_key: Under which `_meta` key the call's id goes out, the same on every attempt, such as
+            `com.example/callId`; `None` sends it nowhere.
+        repeat: `never`, or `recognised`: the server promises to know a call id again and to answer a repeat
+            with what the first run answered, instead of running the tool a second time. Only then, and only
+            where the pool's `on_in_doubt` says so, is a tool call that ended in doubt asked for again.
+        max_repeats: How often at most.
+        validate_output: Whether each result is validated against its tool's output schema. See
+            `BoundTool.validate_output`, which does it for one.
     """
 
     name: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -46,8 +71,19 @@ class Server:
     )
     pins: Mapping[str, str] = attrs.field(factory=dict)
     compare_without: tuple[str, ...] = attrs.field(default=(), converter=_pointers)
+    call_id_key: str | None = attrs.field(default=None, validator=_meta_key)
+    repeat: Literal["never", "recognised"] = attrs.field(
+        default="never", validator=attrs.validators.in_(("never", "recognised"))
+    )
+    max_repeats: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    validate_output: bool = False
 
     def __attrs_post_init__(self) -> None:
+        if self.repeat == "recognised" and self.call_id_key is None:
+            raise ValueError(
+                f"server {self.name!r} cannot recognise repeats of calls whose id it is not told: "
+                "name its call_id_key"
+            )
         if not self.name:
             raise ValueError("a server needs a name")
         if self.plan is not None:
@@ -96,7 +132,8 @@ class Limits:
         ping_timeout: How long a suspect client may be silent.
         min_list_ttl: A list is believed at least this long, whatever time to live the server sends.
         list_ttl: A list without a time to live of its own is believed this long.
-        max_message: The largest answer that is read.
+        max_subscriptions: Resource subscriptions at once per key.
+        max_message: The largest answer that is read; of a list of several pages, all of them together.
         max_pages: Pages of one list.
         keepalive_expiry: A kept connection idle longer than this is not used.
         backoff: First delay after a failed opening, doubling up to `backoff_max`.
@@ -119,6 +156,7 @@ class Limits:
     ping_timeout: float = attrs.field(default=5.0, validator=_positive)
     min_list_ttl: float = attrs.field(default=60.0, validator=_positive)
     list_ttl: float = attrs.field(default=300.0, validator=_positive)
+    max_subscriptions: int = attrs.field(default=64, validator=_positive)
     max_message: int = attrs.field(default=16 * 1024 * 1024, validator=_positive)
     max_pages: int = attrs.field(default=100, validator=_positive)
     keepalive_expiry: float = attrs.field(default=4.0, validator=_positive)

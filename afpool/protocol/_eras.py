@@ -26,6 +26,7 @@ VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
 

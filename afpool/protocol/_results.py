@@ -34,6 +34,15 @@ class ListPage(NamedTuple):
     cache_scope: str
 
 
+class ItemsPage(NamedTuple):
+    """One page of resources, templates or prompts; as `ListPage`, whose items are `items`."""
+
+    items: list[Raw]
+    next_cursor: str | None
+    ttl_ms: int
+    cache_scope: str
+
+
 class CallResult(NamedTuple):
     """What decides about a `tools/call` result, and the result itself, raw.
 
@@ -78,6 +87,16 @@ class _PageMembers(msgspec.Struct, rename="camel"):
     result_type: Raw = Raw()
 
 
+class _ItemMembers(msgspec.Struct, rename="camel"):
+    resources: Raw = Raw()
+    resource_templates: Raw = Raw()
+    prompts: Raw = Raw()
+    next_cursor: Raw = Raw()
+    ttl_ms: Raw = Raw()
+    cache_scope: Raw = Raw()
+    result_type: Raw = Raw()
+
+
 class _CallMembers(msgspec.Struct, rename="camel"):
     is_error: Raw = Raw()
     result_type: Raw = Raw()
@@ -98,6 +117,7 @@ class _OpeningMembers(msgspec.Struct, rename="camel"):
 
 
 _decode_page = msgspec.json.Decoder(_PageMembers).decode
+_decode_items = msgspec.json.Decoder(_ItemMembers).decode
 _decode_call = msgspec.json.Decoder(_CallMembers).decode
 _decode_opening = msgspec.json.Decoder(_OpeningMembers).decode
 
@@ -156,6 +176,43 @@ def read_list_page(raw: RawJson, era: Era = Era.STATELESS) -> ListPage:
         raise MalformedMessage(f"a cursor of type {type(cursor).__name__}")
     tools = split_array(members.tools)
     return ListPage(tools, cursor, read_ttl_ms(members.ttl_ms), _scope(members.cache_scope))
+
+
+def read_items_page(raw: RawJson, member: str, era: Era = Era.STATELESS) -> ItemsPage:
+    """Read one page of `resources/list`, `resources/templates/list` or `prompts/list`.
+
+    Args:
+        raw: The result.
+        member: What its items stand under: `resources`, `resourceTemplates` or `prompts`.
+        era: Whose result it is.
+
+    Raises:
+        MalformedMessage: No list under that name, a cursor that is no string, a result type that is not
+            known.
+    """
+    members = decode_members(raw, _decode_items, _ItemMembers)
+    if _result_type(members.result_type, era) != COMPLETE:
+        raise MalformedMessage("a list that asks for input")
+    items = {
+        "resources": members.resources,
+        "resourceTemplates": members.resource_templates,
+        "prompts": members.prompts,
+    }[member]
+    if not items:
+        raise MalformedMessage(f"a list without `{member}`")
+    cursor = _value(members.next_cursor)
+    if cursor is not None and not isinstance(cursor, str):
+        raise MalformedMessage(f"a cursor of type {type(cursor).__name__}")
+    return ItemsPage(split_array(items), cursor, read_ttl_ms(members.ttl_ms), _scope(members.cache_scope))
+
+
+def read_cache_hint(raw: RawJson) -> tuple[int, str]:
+    """Read `ttlMs` and `cacheScope` of a result that is no list; what cannot be read is 0 and `private`."""
+    try:
+        members = decode_members(raw, _decode_items, _ItemMembers)
+    except MalformedMessage:
+        return 0, "private"
+    return read_ttl_ms(members.ttl_ms), _scope(members.cache_scope)
 
 
 def read_call_result(raw: RawJson, era: Era = Era.STATELESS) -> CallResult:
@@ -280,7 +337,7 @@ class PageGuard:
         self.pages = 0
         self._seen: set[str] = set()
 
-    def follow(self, page: ListPage) -> str | None:
+    def follow(self, page: ListPage | ItemsPage) -> str | None:
         """Count a page and return the cursor of the next, or `None` at the end.
 
         Raises:

@@ -38,6 +38,9 @@ from ._exchange import Advertise as Advertise
 from ._ledger import Arrival as Arrival
 from ._ledger import ChildLog as ChildLog
 from ._ledger import Execution as Execution
+from ._offers import FakePrompt as FakePrompt
+from ._offers import FakeResource as FakeResource
+from ._offers import Offers as Offers
 from ._proxy import FakeProxy as FakeProxy
 from ._proxy import Tunnel as Tunnel
 from ._rules import Rule as Rule

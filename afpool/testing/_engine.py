@@ -55,6 +55,8 @@ from ._exchange import (
     tag_subscription,
 )
 from ._ledger import Arrival, Ledger
+from ._offers import UPDATED, Offers
+from ._repeats import Repeats
 from ._rules import Rules
 from ._streams import Streams
 from ._tools import Ask, FakeTool, Notice, Progress, echo_tool, text_result
@@ -82,6 +84,8 @@ class Engine:
         self.tools_for: Callable[[Arrival], Sequence[FakeTool]] | None = None
         self.ledger = Ledger()
         self.rules = Rules()
+        self.offers = Offers()
+        self.repeats = Repeats()
         self.sessions: dict[str, Session] = {}
         self.lost_spelling: LostSpelling = "404"
         self.listen_enabled = True
@@ -250,7 +254,16 @@ class Engine:
             return self._list(arrival)
         if method == "tools/call":
             return await self._call(exchange)
+        if (found := self._offered(arrival)) is not None:
+            return found
         if method == "logging/setLevel":
+            if session is not None:
+                session.log_level = arrival.params.get("level")
+            return {}
+        if method in ("resources/subscribe", "resources/unsubscribe") and self._subscribable:
+            uri = self.offers.find(arrival.params.get("uri")).uri
+            if session is not None:
+                (session.subscribed.add if method.endswith("/subscribe") else session.subscribed.discard)(uri)
             return {}
         if self.dialect == "python" and method == "server/discover":
             raise RpcError(INVALID_PARAMS, "Invalid request parameters")
@@ -281,7 +294,19 @@ class Engine:
 
     def _capabilities(self) -> Message:
         tools: Message = {"listChanged": True} if self.advertise.list_changed else {}
-        return {"tools": tools, **self.advertise.capabilities}
+        return {"tools": tools, **self.offers.capabilities, **self.advertise.capabilities}
+
+    def _offered(self, arrival: Arrival) -> Message | None:
+        """The answer to a request for what is no tool; None where it is not offered."""
+        assert arrival.method is not None
+        listing = self.offers.listing(arrival.method)
+        if listing is not None:
+            return self._page(*listing, arrival)
+        return self.offers.answer(arrival.method, arrival.params)
+
+    @property
+    def _subscribable(self) -> bool:
+        return bool(self.offers.resources) and self.offers.subscribable
 
     # The stateless era
 
@@ -308,6 +333,9 @@ class Engine:
             return result
         if method == "tools/list":
             return self._complete(self._cacheable(self._list(arrival)))
+        if (offered := self._offered(arrival)) is not None:
+            cacheable = method.endswith("/list") or method == "resources/read"
+            return self._complete(self._cacheable(offered) if cacheable else offered)
         if method == "server/discover":
             found: Message = {"supportedVersions": list(self.versions), "capabilities": self._capabilities()}
             if self.advertise.instructions is not None:
@@ -339,7 +367,14 @@ class Engine:
         honoured: Message = {}
         if self.advertise.list_changed:
             honoured = {name: True for name in LISTEN_FILTERS if wanted.get(name)}
-        return Listen(honoured, frozenset(LISTEN_FILTERS[name] for name in honoured))
+        methods = {LISTEN_FILTERS[name] for name in honoured}
+        uris = wanted.get("resourceSubscriptions")
+        if isinstance(uris, list) and self._subscribable:
+            known = {resource.uri for resource in self.offers.resources}
+            granted = [uri for uri in uris if uri in known]
+            honoured["resourceSubscriptions"] = granted
+            methods |= {f"{UPDATED} {uri}" for uri in granted}
+        return Listen(honoured, frozenset(methods))
 
     # Tools
 
@@ -350,10 +385,12 @@ class Engine:
         return next((tool for tool in self._tools(arrival) if tool.name == arrival.tool), None)
 
     def _list(self, arrival: Arrival) -> Message:
-        listed = [tool.listed for tool in self._tools(arrival)]
+        return self._page("tools", [tool.listed for tool in self._tools(arrival)], arrival)
+
+    def _page(self, member: str, listed: Sequence[Message], arrival: Arrival) -> Message:
         size, mode = self.advertise.page_size, self.advertise.cursors
         if size is None:
-            return {"tools": listed}
+            return {member: listed}
         pages = [listed[start : start + size] for start in range(0, len(listed), size)] or [[]]
         names = ["" if mode == "empty-string" and page == 1 else f"page-{page}" for page in range(len(pages))]
         cursor = arrival.params.get("cursor")
@@ -363,7 +400,7 @@ class Engine:
                 page = names.index(cursor)
             elif mode != "lenient":
                 raise RpcError(INVALID_PARAMS, "Invalid cursor")
-        result: Message = {"tools": pages[page]}
+        result: Message = {member: pages[page]}
         if mode == "loop":
             result["nextCursor"] = "again"
         elif page + 1 < len(pages):
@@ -380,6 +417,10 @@ class Engine:
             raise RpcError(INVALID_PARAMS, message)
         if exchange.scope.cancel_called:
             await trio.lowlevel.checkpoint()  # raises Cancelled: nothing has run
+        return await self.repeats.once(meta_of(arrival.params), lambda: self._run(exchange, tool))
+
+    async def _run(self, exchange: Exchange, tool: FakeTool) -> Message:
+        arrival = exchange.arrival
         arguments = arrival.arguments
         exchange.cancellable = tool.cancellable
         session_id = None if exchange.session is None else exchange.session.id
@@ -410,6 +451,14 @@ class Engine:
         self.tools = list(tools)
         if notify:
             self.streams.broadcast(LIST_CHANGED, None)
+
+    def update_resource(self, uri: str, contents: str | bytes) -> int:
+        """See `FakeServer.update_resource`."""
+        for resource in self.offers.resources:
+            if resource.uri == uri:
+                resource.contents = contents
+                return self.streams.broadcast(UPDATED, {"uri": uri})
+        raise LookupError(f"there is no resource {uri!r}")
 
     def end_streams(self, *, graceful: bool) -> int:
         """End every notification stream; says how many. See `FakeServer.end_streams`."""

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from ._envelope import META_SUBSCRIPTION, Era, Message, RpcId, notification
+from ._offers import UPDATED
 
 if TYPE_CHECKING:
     from ._ledger import Arrival
@@ -68,7 +69,7 @@ class Advertise:
 class Session:
     """One handshake session: what an `initialize` opened, or the whole life of a stdio child."""
 
-    __slots__ = ("id", "initialized", "listener", "locked", "pending", "version")
+    __slots__ = ("id", "initialized", "listener", "locked", "log_level", "pending", "subscribed", "version")
 
     def __init__(self, session_id: str | None) -> None:
         self.id = session_id
@@ -77,6 +78,8 @@ class Session:
         self.locked: Era | None = None
         self.listener: Listener | None = None
         self.pending: list[Message] = []
+        self.subscribed: set[str] = set()
+        self.log_level: str | None = None
 
 
 class Listener:
@@ -87,7 +90,8 @@ class Listener:
         finish: Ends the stream, after a last message if there is one; never blocks.
         session: Whose notification stream it is; None for a `subscriptions/listen`.
         subscription_id: The id of the `subscriptions/listen` request.
-        methods: The notifications that it asked for; None for all.
+        methods: The notifications that it asked for; None for all. A subscription to a resource is the name
+            of its notification and the URI, parted by a blank.
     """
 
     __slots__ = ("deliver", "finish", "methods", "session", "subscription_id")
@@ -109,13 +113,20 @@ class Listener:
 
     def offer(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Send a notification if the stream asked for it; says whether it did."""
+        if method == UPDATED and not self._subscribed((params or {}).get("uri")):
+            return False
         if self.methods is None:
             self.deliver(notification(method, params))
             return True
-        if method not in self.methods:
+        if method != UPDATED and method not in self.methods:
             return False
         self.deliver(notification(method, tag_subscription(params, self.subscription_id)))
         return True
+
+    def _subscribed(self, uri: object) -> bool:
+        if self.session is not None:
+            return uri in self.session.subscribed
+        return self.methods is None or f"{UPDATED} {uri}" in self.methods
 
 
 def tag_subscription(params: Mapping[str, Any] | None, subscription_id: RpcId) -> Message:

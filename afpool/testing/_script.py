@@ -14,6 +14,7 @@ from ._engine import Engine, Eras
 from ._envelope import Dialect, Message
 from ._exchange import Advertise
 from ._ledger import Arrival
+from ._offers import FakePrompt, FakeResource
 from ._rules import Rule
 from ._tools import (
     FakeTool,
@@ -45,8 +46,8 @@ class ToolSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         name: As listed.
-        builtin: `ask`, `big`, `counter`, `echo`, `fail`, `input`, `progress`, `sleep`, `whoami` or
-            `change_list`.
+        builtin: `ask`, `big`, `counter`, `echo`, `fail`, `input`, `progress`, `sleep`, `whoami`,
+            `change_list` or `update_resource`.
         result: A fixed text or result object, instead of a builtin.
         delay: Seconds.
         cancellable: See `FakeTool`.
@@ -84,6 +85,10 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         rules: The rules, in order.
         advertise: Members of `Advertise`.
         answer_cancelled: Whether a request that a notice cancelled is still answered, with an error.
+        resources: URI to text.
+        prompts: Name to template, see `FakePrompt`.
+        logging: Whether the log level can be set.
+        call_id_key: Recognise repeats by this member of `_meta`; see `FakeServer.recognise_repeats`.
     """
 
     era: Eras = "handshake"
@@ -92,6 +97,10 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rules: list[RuleSpec] = []
     advertise: dict[str, Any] = {}
     answer_cancelled: bool = True
+    resources: dict[str, str] = {}
+    prompts: dict[str, str] = {}
+    logging: bool = False
+    call_id_key: str | None = None
 
 
 class StdioScript(Script, forbid_unknown_fields=True, kw_only=True):
@@ -149,6 +158,10 @@ def build_engine(script: Script) -> Engine:
         raise ValueError(f"advertise: {error}") from None
     engine = Engine(script.era, [], dialect=script.dialect, advertise=advertise)
     engine.answer_cancelled = script.answer_cancelled
+    engine.offers.resources = [FakeResource(uri, text) for uri, text in script.resources.items()]
+    engine.offers.prompts = [FakePrompt(name, template) for name, template in script.prompts.items()]
+    engine.offers.logging = script.logging
+    engine.repeats.key = script.call_id_key
     engine.tools = [build_tool(spec, engine) for spec in script.tools]
     for rule in script.rules:
         engine.rules.add(build_rule(rule))
@@ -182,10 +195,13 @@ def build_tool(spec: str | ToolSpec, engine: Engine) -> FakeTool:
         tool = FakeTool(spec.name, _constant(spec.result))
     elif spec.builtin == "change_list":
         tool = change_list_tool(engine, spec.name)
+    elif spec.builtin == "update_resource":
+        tool = update_resource_tool(engine, spec.name)
     elif spec.builtin in _BUILTINS:
         tool = _BUILTINS[spec.builtin](spec.name)
     else:
-        raise ValueError(f"unknown tool {spec.builtin!r}; there are change_list, {', '.join(_BUILTINS)}")
+        known = ", ".join(("change_list", "update_resource", *_BUILTINS))
+        raise ValueError(f"unknown tool {spec.builtin!r}; there are {known}")
     listed = tool.listed
     return FakeTool(
         spec.name,
@@ -220,3 +236,16 @@ def change_list_tool(engine: Engine, name: str = "change_list") -> FakeTool:
         return f"{len(engine.tools)} tools"
 
     return FakeTool(name, handler, "Replaces the list of tools.")
+
+
+def update_resource_tool(engine: Engine, name: str = "update_resource") -> FakeTool:
+    """A tool that changes a resource of its own server and tells who is subscribed to it.
+
+    Arguments of a call: `uri` and `contents`.
+    """
+
+    def handler(arguments: Mapping[str, Any], arrival: Arrival) -> str | Message:
+        del arrival
+        return f"told {engine.update_resource(str(arguments.get('uri')), str(arguments.get('contents')))}"
+
+    return FakeTool(name, handler, "Changes a resource.")

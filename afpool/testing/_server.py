@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ._actions import Action
     from ._envelope import Dialect, Message, RpcId
     from ._exchange import Advertise, LostSpelling
+    from ._offers import Offers
     from ._tools import FakeTool
 
 AnswerMode: TypeAlias = Literal["json", "sse", "json-chunked"]
@@ -58,6 +59,7 @@ class FakeServer(Service):
         ssl_context: For TLS; counts for new connections.
         path: Where it serves; other targets are answered 404.
         websocket: How WebSockets are treated; None where HTTP is served.
+        offers: What there is beside tools; empty by default. See `Offers`.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class FakeServer(Service):
         self.client_answers: list[Message] = engine.ledger.client_answers
         self.violations: list[str] = engine.ledger.violations
         self.advertise: Advertise = engine.advertise
+        self.offers: Offers = engine.offers
         self.path = path
         self.ssl_context = ssl_context
         self.answer: AnswerMode = answer
@@ -288,6 +291,11 @@ class FakeServer(Service):
         return self._connections_peak
 
     @property
+    def repeats(self) -> list[str]:
+        """The call ids that were asked for again and recognised, in order."""
+        return self.engine.repeats.recognised
+
+    @property
     def sessions(self) -> list[str]:
         """The ids of the living handshake sessions, oldest first."""
         return list(self.engine.sessions)
@@ -358,6 +366,22 @@ class FakeServer(Service):
     def set_tools(self, tools: Sequence[FakeTool], *, notify: bool = True) -> None:
         """Change the list of tools; `notify` announces it on every open stream."""
         self.engine.set_tools(tools, notify=notify)
+
+    def recognise_repeats(self, call_id_key: str | None) -> None:
+        """Run each call id once, from now on, and answer a repeat with what the first run answered.
+
+        Args:
+            call_id_key: The `_meta` member that holds a call's id; None recognises nothing.
+        """
+        self.engine.repeats.key = call_id_key
+
+    def update_resource(self, uri: str, contents: str | bytes) -> int:
+        """Change what a resource holds and tell every stream that is subscribed to it; says how many.
+
+        Raises:
+            LookupError: There is no such resource.
+        """
+        return self.engine.update_resource(uri, contents)
 
     def set_tools_for(self, choose: Callable[[Arrival], Sequence[FakeTool]] | None) -> None:
         """Let each arrival have its own list, by its headers or session; None goes back to one list."""

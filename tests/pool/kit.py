@@ -292,8 +292,10 @@ class MemoryExchange(Exchange):
 
     __slots__ = ("_send",)
 
-    def __init__(self, arrival: Any, session: Session, peer: str, send: Callable[[Any], None]) -> None:
-        super().__init__(arrival, "handshake", session, peer)
+    def __init__(
+        self, arrival: Any, session: Session, peer: str, send: Callable[[Any], None], era: Any = "handshake"
+    ) -> None:
+        super().__init__(arrival, era, session, peer)
         self._send = send
 
     async def emit(self, message: Any) -> None:
@@ -310,8 +312,10 @@ class MemoryServer:
 
     _names = itertools.count(1)
 
-    def __init__(self, nursery: trio.Nursery, tools: list[FakeTool] | None = None) -> None:
-        self.engine = Engine("handshake", [echo_tool()] if tools is None else tools)
+    def __init__(
+        self, nursery: trio.Nursery, tools: list[FakeTool] | None = None, era: Any = "handshake"
+    ) -> None:
+        self.engine = Engine(era, [echo_tool()] if tools is None else tools)
         self.ledger = self.engine.ledger
         self.name = f"memory-{next(self._names)}"
         self.wires: list[MemoryWire] = []
@@ -335,7 +339,16 @@ class MemoryServer:
             with contextlib.suppress(WireClosed):  # the client has gone: nobody to tell
                 assert wire._write(data) == len(data)
 
-        self.engine.streams.add(Listener(send, lambda final: None, session=session))
+        if self.engine.eras == "handshake":
+            self.engine.streams.add(Listener(send, lambda final: None, session=session))
+        try:
+            await self._lines(wire, session, send)
+        finally:
+            for listener in list(self.engine.streams.open):
+                if listener.deliver is send:
+                    self.engine.streams.remove(listener)
+
+    async def _lines(self, wire: MemoryWire, session: Session, send: Callable[[Any], None]) -> None:
         rest = b""
         while data := await wire.receive():
             *lines, rest = (rest + data).split(b"\n")
@@ -344,7 +357,7 @@ class MemoryServer:
 
     async def _handle(self, message: Any, line: bytes, session: Session, send: Callable[[Any], None]) -> None:
         arrival = self.ledger.arrive(message, line)
-        exchange = MemoryExchange(arrival, session, self.name, send)
+        exchange = MemoryExchange(arrival, session, self.name, send, self.engine.eras)
         if arrival.kind == "notification":
             self.engine.notified(exchange)
         elif arrival.kind == "response":
@@ -353,6 +366,11 @@ class MemoryServer:
             await self.engine.rules.decide(arrival)
             answer = await self.engine.respond(exchange)
             send(answer.message)
+            if answer.listen is not None:
+                listening = Listener(
+                    send, lambda final: None, subscription_id=arrival.id, methods=answer.listen
+                )
+                self.engine.streams.add(listening)
 
 
 @contextlib.asynccontextmanager
@@ -362,10 +380,11 @@ async def memory_world(
     pool: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
     requests: ServerRequests | None = None,
+    era: str = "handshake",
 ) -> AsyncIterator[tuple[MemoryServer, Host, Pool]]:
     """Open a pool over a server in memory; everything is deterministic."""
     async with trio.open_nursery() as nursery:
-        memory = MemoryServer(nursery, tools)
+        memory = MemoryServer(nursery, tools, era)
         host = Host(memory.transport)
         host.requests = requests
         options = {"plan": host.plan, "share": host.share, **(pool or {})}

@@ -14,6 +14,8 @@ OPERATION = ROOT / "pool" / "_operation.py"
 ATTEMPT = ROOT / "client" / "_attempt.py"
 SIGNING = ROOT / "client" / "_signing.py"
 ROUNDS = ROOT / "client" / "_rounds.py"
+ERRAND = ROOT / "client" / "_errand.py"
+AGAIN = ROOT / "pool" / "_again.py"
 
 # function -> the names that it may await (of a call: what is called), beside the helper itself
 ALLOWED = {
@@ -24,7 +26,7 @@ ALLOWED = {
             "trio.lowlevel.cancel_shielded_checkpoint",
             "_steps",
         },
-        "_steps": {"_relist", "_admitted", "_seated", "_adopt", "client.call"},
+        "_steps": {"_relist", "_admitted", "_seated", "_adopt", "client.call", "client.errand"},
         "_relist": {"through"},
         "_admitted": {"through"},
         "_seated": {"through"},
@@ -48,6 +50,16 @@ ALLOWED = {
         "_answer": {"offers.answer"},
     },
     SIGNING: {"signature": {"added"}},
+    ERRAND: {
+        "run_errand": {"_as_a_wish", "boundary", "_ask", "_walk"},
+        "_walk": {"_ask"},
+        "_ask": {"client.operate"},
+        "_as_a_wish": {"boundary"},
+    },
+    AGAIN: {
+        # a pass is a whole operation, and what follows the wait between two is the next one
+        "execute_recognised": {"execute", "trio.sleep"},
+    },
 }
 
 

@@ -1,0 +1,118 @@
+"""A call that ended in doubt, asked for again where its server recognises repeats and the host says so.
+
+Rules:
+
+* Nothing is repeated by default. It takes a server that promised to know a call id again
+  (`Server.repeat="recognised"`) and, for each repeat, the word of the host (`on_in_doubt`).
+* A repeat is a pass of its own through all five steps, under the same call id, arguments and absolute
+  deadline. Between two passes nothing is held.
+* Once a pass ended in doubt the call stays so until an answer comes: a later pass that is refused, or was not
+  sent, proves nothing about the first. The error that is raised then is the one in doubt; what ended the
+  later pass is its cause.
+* What was ended from outside (deadline, withdrawal, kill, close) is not repeated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
+
+import attrs
+import trio
+
+from .._base.errors import ANSWERED, IN_DOUBT, AfpoolError
+from ._operation import execute
+from ._records import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._base.model import JsonObject, ToolContext, ToolResult
+    from .._base.use import Use
+    from ._bound import Binding
+    from ._call import Call
+
+InDoubtAnswer: TypeAlias = Literal["raise", "repeat"]
+InDoubtCallback: TypeAlias = "Callable[[Use], InDoubtAnswer]"
+
+FIRST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 5.0
+# A later pass that ended so has met the same trouble as the first, and not another ground.
+TRANSIENT: Final = frozenset(
+    {"connection-lost", "session-handle-lost", "session-expired", "open-failed", "open-backoff"}
+)
+
+
+@final
+class Passes:
+    """The passes of one call."""
+
+    __slots__ = ("call", "encoded", "repeats")
+
+    def __init__(self) -> None:
+        self.call: Call | None = None
+        self.encoded: bytes | None = None
+        self.repeats = 0
+
+    def begin(self, call: Call) -> None:
+        """A pass begins."""
+        self.call = call
+        call.use.repeat = self.repeats
+
+
+@trio.lowlevel.enable_ki_protection
+async def execute_recognised(binding: Binding, args: JsonObject, ctx: ToolContext) -> ToolResult:
+    """Run a tool call, again where it ended in doubt and may be repeated; see the module.
+
+    Raises:
+        AfpoolError: As `execute`; in doubt also where a repeat was not sent or was refused.
+    """
+    pool = binding.actor.pool
+    if ctx.deadline is None:
+        ctx = attrs.evolve(ctx, deadline=pool.seams.now() + pool.limits.deadline)
+    if ctx.call_id is None:
+        ctx = attrs.evolve(ctx, call_id=f"call-{pool.seams.next_id()}")
+    assert ctx.deadline is not None
+    passes = Passes()
+    doubt: AfpoolError | None = None
+    while True:
+        try:
+            result: ToolResult = await execute(binding, args, ctx, passes=passes)
+        except AfpoolError as error:
+            if error.delivery == ANSWERED or (error.delivery != IN_DOUBT and doubt is None):
+                raise
+            ended = error
+        else:
+            return result
+        if ended.delivery == IN_DOUBT:
+            doubt = ended
+        assert doubt is not None
+        delay = _delay(binding, passes, ended, ctx.deadline)
+        if delay is None:
+            if ended is doubt:
+                raise doubt
+            raise doubt from ended
+        assert passes.call is not None
+        passes.encoded = passes.call.args  # whatever becomes of the host's own object meanwhile
+        passes.repeats += 1
+        # the next pass begins with every check anew, so that nothing of this wait has to be looked at
+        await trio.sleep(delay)
+
+
+def _delay(binding: Binding, passes: Passes, error: AfpoolError, deadline: float) -> float | None:
+    """Decide about a repeat: the seconds to wait first, or `None` for no repeat."""
+    server, pool, call = binding.actor.server, binding.actor.pool, passes.call
+    assert call is not None
+    if call.interrupted is not None or passes.repeats >= server.max_repeats or pool.on_in_doubt is None:
+        return None
+    if error.delivery != IN_DOUBT and error.code not in TRANSIENT:
+        return None
+    delay = min(FIRST_WAIT * 2.0**passes.repeats, LONGEST_WAIT) * (1 + pool.seams.random.random()) / 2
+    delay = max(delay, error.retry_after or 0.0)
+    if pool.closing or pool.seams.now() + delay >= deadline:
+        return None
+    try:
+        answer: object = pool.on_in_doubt(call.use)
+    except Exception as failure:  # noqa: BLE001 -- the app's code; whatever it raises is no leave to repeat
+        logger.error("on_in_doubt raised %s", type(failure).__name__)
+        return None
+    return delay if answer == "repeat" else None

@@ -1,0 +1,79 @@
+"""What ends calls from outside, at once: a revocation, a host that withdraws, an operator that kills.
+
+All of it is synchronous and holds from the instant in which it returns. A call whose bytes have left is told
+so in its verdict; one that has sent nothing will not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._base.errors import IN_DOUBT, NOT_SENT, CallCancelled, ClientClosed
+from . import _messages as m
+from ._refusals import revoked
+
+if TYPE_CHECKING:
+    from .._base.identity import Identity, PoolKey
+    from ._pool import Pool
+
+
+def invalidate(
+    pool: Pool, identity: Identity | None, server: str | None, key: PoolKey | None, reason: str
+) -> int:
+    """See `Pool.invalidate`."""
+    if identity is None and server is None and key is None:
+        raise ValueError("name an identity, a server or a key to invalidate")
+    hit = [
+        actor
+        for actor in pool.actors()
+        if (key is None or actor.key == key)
+        and (server is None or actor.server.name == server)
+        and (identity is None or _covers(identity, actor.projection))
+    ]
+    for actor in hit:
+        actor.cause = pool.event("revoked", actor, why=reason)
+        actor.tell(m.Revoke(reason))
+    gone = set(hit)
+    for call in list(pool.running.values()):
+        if call.actor in gone and not call.begun:
+            call.use.cause = call.actor.cause
+            call.interrupt(revoked())
+    return len(hit)
+
+
+def cancel(pool: Pool, call_id: str, reason: str) -> bool:
+    """See `Pool.cancel`."""
+    for call in list(pool.running.values()):
+        if call.use.call_id == call_id:
+            sent = "it was sent and may take effect" if call.begun else "nothing was sent"
+            call.interrupt(CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT))
+            return True
+    return False
+
+
+def kill(pool: Pool, client_id: int) -> bool:
+    """See `Pool.kill`."""
+    client = pool.openings.clients.get(client_id)
+    if client is None:
+        return False
+    for call in list(pool.running.values()):
+        if call.client is client:
+            sent = "it was sent and may take effect" if call.begun else "nothing was sent"
+            delivery = IN_DOUBT if call.begun else NOT_SENT
+            call.interrupt(ClientClosed(f"its client was killed; {sent}", delivery=delivery))
+    client.retire("killed")
+    client.kill()
+    for actor in list(pool.kept):
+        current = actor.machine.client
+        if current is not None and current.id == client_id:
+            actor.tell(m.ClientLost(client_id, "killed"))
+    return True
+
+
+def _covers(pattern: Identity, projection: Identity) -> bool:
+    named = [
+        (getattr(pattern, field), getattr(projection, field))
+        for field in ("tenant", "principal", "conversation_id")
+        if getattr(pattern, field) is not None
+    ]
+    return bool(named) and all(wanted == there for wanted, there in named)

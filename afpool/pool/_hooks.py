@@ -1,0 +1,85 @@
+"""What a client tells its key: another list, a lost stream, its own end, and what is for the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ..protocol import UPDATED_NOTICE
+from . import _messages as m
+from ._subscriptions import missed, updated
+
+if TYPE_CHECKING:
+    from ..client import Client
+    from ..protocol import Message
+    from ._actor import KeyActor
+
+
+@final
+class ActorHooks:
+    """What a client tells its key."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: KeyActor) -> None:
+        self._actor = actor
+
+    def list_changed(self, client: Client) -> None:
+        """The server announced another tool list."""
+        self._unsettle(client, "notice")
+
+    def stream_lost(self, client: Client) -> None:
+        """Changes are not heard of for a while; the list is in doubt, and so is what is subscribed to."""
+        if client.may_hear:
+            self._unsettle(client, "notification stream lost")
+        missed(self._actor, client)
+
+    def told(self, client: Client, message: Message) -> None:
+        """A notification that is the host's."""
+        if message.method == UPDATED_NOTICE:
+            updated(self._actor, client, message)
+        else:
+            self._actor.pool.herald.told(self._actor, message)
+
+    def lost(self, client: Client, reason: str) -> None:
+        """The incarnation is over."""
+        actor = self._actor
+        actor.pool.event("client-lost", actor, client=client.id, why=reason)
+        if client.entry is not None:
+            actor.pool.shares.left(client.entry, client)  # another member has to listen
+        actor.tell(m.ClientLost(client.id, reason))
+
+    def _unsettle(self, client: Client, why: str) -> None:
+        actor = self._actor
+        number = actor.pool.event(
+            "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
+        )
+        entry = client.entry
+        if entry is not None:
+            entry.list.event = number
+            entry.list.unsettle(why)
+        current = actor.machine.client
+        if current is not None and current.handle is client and current.list is not None:
+            current.list.event = number
+            actor.tell(m.ListChanged(client.id, why=why))
+
+
+@final
+class Gone:
+    """Hooks of a client that was closed."""
+
+    __slots__ = ()
+
+    def list_changed(self, client: Client) -> None:
+        """Nobody lists any more."""
+
+    def stream_lost(self, client: Client) -> None:
+        """Nobody listens any more."""
+
+    def lost(self, client: Client, reason: str) -> None:
+        """Nobody has it any more."""
+
+    def told(self, client: Client, message: Message) -> None:
+        """Nobody is told any more."""
+
+
+GONE: Final = Gone()

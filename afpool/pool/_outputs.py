@@ -1,0 +1,103 @@
+"""Structured results against the schema that their tool was listed with, where the host asks for it.
+
+* A schema is compiled once per definition and kept as long as the definition is.
+* Nothing is fetched: a reference to anything but the schema itself makes it one that cannot be compiled. So
+  do patterns that take more than linear time, and depth beyond what the validator takes.
+* A schema that cannot be compiled is the server's fault and no reason to lose answers: results of that tool
+  are not validated, and one warning says so.
+* What is large is decoded and checked in a thread.
+* A failure tells where the schema is broken, never a value.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+import jsonschema_rs
+import trio
+
+from .._base.errors import InvalidOutput
+
+if TYPE_CHECKING:
+    from .._base.definition import Definition
+    from .._base.model import ToolResult
+    from .._base.seams import Seams
+
+logger = logging.getLogger("afpool")
+
+THREAD_BYTES: Final = 64 * 1024
+MASK: Final = "..."
+
+
+@final
+class Outputs:
+    """The compiled schemas of a pool's tools."""
+
+    __slots__ = ("_compiled", "_limiter", "_seams")
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self._limiter = trio.CapacityLimiter(1)
+        self._compiled: weakref.WeakKeyDictionary[Definition, Any] = weakref.WeakKeyDictionary()
+
+    async def check(self, server: str, definition: Definition, result: ToolResult) -> None:
+        """Validate one result; one that says `isError` may hold anything.
+
+        Raises:
+            InvalidOutput: It holds no structured content although its tool has a schema, or one that the
+                schema does not allow. The answer is the error's `result`.
+
+        A checkpoint only where something is large.
+        """
+        if b'"outputSchema"' not in definition.raw:
+            return
+        if len(result.raw) + len(definition.raw) > THREAD_BYTES:
+            why = await self._seams.in_thread(lambda: self._judge(server, definition, result), self._limiter)
+        else:
+            why = self._judge(server, definition, result)
+        if why is not None:
+            error = InvalidOutput(f"{why}; the tool has run")
+            error.call_id = result.call_id
+            error.result = result
+            raise error
+
+    def _judge(self, server: str, definition: Definition, result: ToolResult) -> str | None:
+        if definition not in self._compiled:
+            self._compiled[definition] = self._compile(server, definition)
+        validator = self._compiled[definition]
+        if validator is None or result.is_error:
+            return None
+        if not result.has_structured:
+            return "the tool was listed with an output schema and answered no structured content"
+        try:
+            validator.validate(result.structured)
+        except jsonschema_rs.ValidationError as error:
+            path = "/".join(map(str, error.schema_path))
+            return f"the structured content is not what the tool's output schema allows, at {path!r} of it"
+        except ValueError:
+            return "the structured content is too deep to be validated"
+        return None
+
+    @staticmethod
+    def _compile(server: str, definition: Definition) -> Any:
+        schema = definition.output_schema
+        if schema is None:
+            return None
+        try:
+            return jsonschema_rs.validator_for(
+                schema, retriever=_never, pattern_options=jsonschema_rs.RegexOptions(), mask=MASK
+            )
+        except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, it is the server's schema
+            logger.warning(
+                "the output schema of %s/%s cannot be compiled (%s); its results are not validated",
+                server,
+                definition.name,
+                type(error).__name__,
+            )
+            return None
+
+
+def _never(_: str) -> NoReturn:
+    raise LookupError("schemas are never fetched")
