@@ -24,6 +24,7 @@ from afpool.testing import (
     input_required,
     input_tool,
 )
+from tests.pool.bound_kit import NOTES, furnish
 from tests.pool.kit import ALICE, Hold, quiet, refused, start, until, world
 from tests.pool.test_server_requests import FORM, Desk, said
 
@@ -97,6 +98,33 @@ async def test_the_state_is_echoed_byte_for_byte(spelling):
         w.server.on("tools/call", Body(answer), times=1)
         await tool.call({}, identity=ALICE)
         assert f'"requestState":{spelling}'.encode() in rounds(w.server)[1].body
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read", "prompts/list"])
+async def test_what_is_asked_of_a_bound_server_has_rounds_where_the_protocol_says_so(method):
+    desk = Desk()
+    async with world(http=STATELESS, requests=desk.offers()) as w:
+        furnish(w.server.offers)
+        server = await w.pool.bind(ALICE, "files")
+        w.server.on(method, Result(input_required({"confirm": FORM_REQUEST}, "state")), times=1)
+        if method == "prompts/list":  # one of those that are answered or not, but never with a question
+            await refused(server.prompts(identity=ALICE), "protocol-error", "answered")
+            assert desk.asked == []
+            return
+        if method == "prompts/get":
+            answered = await server.get_prompt("greet", {"name": "Ann"}, identity=ALICE, call_id="c1")
+            assert answered.messages[0]["content"]["text"] == "Hello Ann"
+        else:
+            assert (await server.read_resource(NOTES, identity=ALICE, call_id="c1")).text == "first"
+        first, second = w.server.arrivals(method)
+        assert first.id != second.id
+        assert (second.params["inputResponses"], second.params["requestState"]) == (
+            {"confirm": ACCEPTED},
+            "state",
+        )
+        assert {k: v for k, v in second.params.items() if k in first.params} == first.params
+        assert desk.calls == ["c1"]
+        quiet(w.pool)
 
 
 async def test_no_state_is_sent_where_none_was_given():
