@@ -108,7 +108,7 @@ async def test_what_is_asked_of_a_bound_server_has_rounds_where_the_protocol_say
         server = await w.pool.bind(ALICE, "files")
         w.server.on(method, Result(input_required({"confirm": FORM_REQUEST}, "state")), times=1)
         if method == "prompts/list":  # one of those that are answered or not, but never with a question
-            await refused(server.prompts(identity=ALICE), "protocol-error", "answered")
+            await refused(server.prompts(identity=ALICE), "input-required", "answered")
             assert desk.asked == []
             return
         if method == "prompts/get":
@@ -199,7 +199,7 @@ async def test_questions_that_cannot_be_read(requests):
     async with world(http=STATELESS, requests=desk.offers()) as w:
         tool = await w.tool()
         w.server.on("tools/call", Result({"resultType": "input_required", "inputRequests": requests}))
-        await refused(tool.call(identity=ALICE), "protocol-error", "answered")
+        await refused(tool.call(identity=ALICE), "input-required", "answered")
 
 
 async def test_a_list_may_not_ask():
