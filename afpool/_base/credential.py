@@ -167,7 +167,12 @@ Answered: TypeAlias = Issued | NeedsAuthorization | Anonymous
 
 
 class CredentialProvider(Protocol):
-    """Who vends credentials."""
+    """Who vends credentials.
+
+    A provider that keeps what it vended may also have `drop(*, service, identity)`, synchronous: where it
+    has, `Pool.invalidate` tells it whose credentials are not to be given again before whoever grants them was
+    asked. `service` may be `None`, for all of them; fields that the identity does not name mean any.
+    """
 
     async def get(self, request: CredentialRequest) -> Issued | NeedsAuthorization | Anonymous:
         """Vend one credential, say who has to consent first, or let the request go without.

@@ -286,6 +286,26 @@ class OAuth:
 
     # ------------------------------------------------------------------ forgetting
 
+    def drop(self, *, service: str | None = None, identity: Identity | None = None) -> int:
+        """Give no token again that was got before now; grants and consents stay. Synchronous.
+
+        The next request has a new token got: where the grant was withdrawn, that is found out then. What
+        `Pool.invalidate` calls.
+
+        Args:
+            service: Only those of this service.
+            identity: Only those of this tenant and principal; a field that is not named means all.
+
+        Returns:
+            How many tokens were dropped.
+        """
+        dropped = 0
+        for account in self._matching(service, identity):
+            if account.tokens is not None and account.tokens.refused_at is None:
+                account.tokens.refused_at = self._seams.now()
+                dropped += 1
+        return dropped
+
     async def forget(self, *, service: str | None = None, identity: Identity | None = None) -> int:
         """Forget grants and consents, here and in the store; what is under way for them comes to nothing.
 
@@ -297,7 +317,19 @@ class OAuth:
             How many were forgotten. A grant that is in the store only, since nobody has asked for it since
             the provider was opened, is not found.
         """
-        gone = [
+        gone = self._matching(service, identity)
+        for account in gone:
+            account.gone = True
+            del self._accounts[account.key]
+            if account.consent is not None:
+                self._consents.close(account.consent)
+        await trio.lowlevel.checkpoint()
+        for account in gone:
+            await self._worker.keeper.forget(account)
+        return len(gone)
+
+    def _matching(self, service: str | None, identity: Identity | None) -> list[Account]:
+        return [
             account
             for account in self._accounts.values()
             if service in (None, account.key.service)
@@ -309,12 +341,3 @@ class OAuth:
                 )
             )
         ]
-        for account in gone:
-            account.gone = True
-            del self._accounts[account.key]
-            if account.consent is not None:
-                self._consents.close(account.consent)
-        await trio.lowlevel.checkpoint()
-        for account in gone:
-            await self._worker.keeper.forget(account)
-        return len(gone)

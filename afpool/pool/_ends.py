@@ -6,15 +6,20 @@ so in its verdict; one that has sent nothing will not.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from .._base.errors import IN_DOUBT, NOT_SENT, CallCancelled, ClientClosed
+from .._base.identity import Identity
 from . import _messages as m
 from ._refusals import revoked
 
 if TYPE_CHECKING:
-    from .._base.identity import Identity, PoolKey
+    from .._base.identity import PoolKey
+    from ._actor import KeyActor
     from ._pool import Pool
+
+logger = logging.getLogger("afpool")
 
 
 def invalidate(
@@ -33,12 +38,36 @@ def invalidate(
     for actor in hit:
         actor.cause = pool.event("revoked", actor, why=reason)
         actor.tell(m.Revoke(reason))
+    _drop_credentials(pool, identity, hit)
     gone = set(hit)
     for call in list(pool.running.values()):
         if call.actor in gone and not call.begun:
             call.use.cause = call.actor.cause
             call.interrupt(revoked())
     return len(hit)
+
+
+def _drop_credentials(pool: Pool, identity: Identity | None, hit: list[KeyActor]) -> None:
+    """Tell a provider that keeps what it vended; what it raises costs nobody the revocation."""
+    drop = getattr(pool.client_settings.credentials, "drop", None)
+    if drop is None:
+        return
+    whose: set[tuple[str | None, Identity]] = set()
+    if identity is not None:
+        whose.add((None, identity))
+    else:
+        for actor in hit:
+            client = actor.machine.client
+            requirement = None if client is None else client.handle.requirement
+            if requirement is not None:
+                whose.add((requirement.service, actor.projection))
+            elif actor.projection != Identity():  # nobody in particular would be everybody
+                whose.add((None, actor.projection))
+    for service, who in whose:
+        try:
+            drop(service=service, identity=who)
+        except Exception as error:  # noqa: BLE001 -- the app's code; its text may hold what it kept
+            logger.error("drop of the credential provider raised %s", type(error).__name__)  # noqa: TRY400
 
 
 def cancel(pool: Pool, call_id: str, reason: str) -> bool:

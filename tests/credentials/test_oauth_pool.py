@@ -89,6 +89,43 @@ async def test_a_token_that_is_revoked_is_renewed_within_the_call():
             assert (use.outcome, use.attempts) == ("ok", 2)
 
 
+@pytest.mark.parametrize("named", ["identity", "key", "server"])
+async def test_after_invalidate_no_token_from_before_is_sent(named):
+    with trio.fail_after(20):
+        async with town(mode="user") as t:
+            for who in (ALICE, BOB):
+                await refused(t.pool.tools(who), "authorization-required")
+                await t.consent(who)
+                await (await t.pool.tools(who))["echo"].call(identity=who)
+            before = set(t.tokens())
+            named_by = {
+                "identity": {"identity": ALICE},
+                "key": {"key": t.pool.key_of(ALICE, "files")},
+                "server": {"server": "files"},
+            }
+            t.pool.invalidate(**named_by[named])
+            for who in (ALICE, BOB):
+                await (await t.pool.tools(who))["echo"].call(identity=who)
+            old = [token for token in t.tokens()[2:] if token in before]
+            assert len(old) == (0 if named == "server" else 1), "whoever was not named keeps the token"
+            assert t.needs == [], "a consent stays"
+
+
+async def test_a_provider_that_raises_costs_nobody_the_revocation(caplog):
+    class Vault(ScriptedCredentials):
+        def drop(self, **_):
+            raise RuntimeError("the canary-value is kept here")
+
+    plan = {"credential": CredentialRequirement("files")}
+    with trio.fail_after(20):
+        async with world(pool={"credentials": Vault(lambda _: bearer("x"))}, **plan) as w:
+            tool = await w.tool()
+            assert w.pool.invalidate(identity=ALICE) == 1
+            await refused(tool.call(identity=ALICE), "binding-changed")
+    assert "drop of the credential provider raised RuntimeError" in caplog.text
+    assert "canary-value" not in caplog.text
+
+
 async def test_a_grant_that_is_over_asks_for_consent_again():
     with trio.fail_after(20):
         async with town(mode="user") as t:
