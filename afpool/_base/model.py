@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, final
 
 import attrs
 import msgspec
@@ -122,6 +123,11 @@ class _ResultHead(msgspec.Struct):
 _decode_head = msgspec.json.Decoder(_ResultHead).decode
 _decode_any = msgspec.json.Decoder().decode
 
+
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError  # NaN and Infinity are no JSON
+
+
 Code: TypeAlias = Literal["ok", "tool-error"]
 
 
@@ -154,8 +160,8 @@ class ToolResult:
         if self._is_error is None:
             try:
                 self._is_error = bool(_decode_head(self.raw).is_error)
-            except msgspec.DecodeError:
-                raise self._unreadable() from None
+            except (msgspec.DecodeError, RecursionError):
+                self._is_error = bool(self.document.get("isError"))
         return self._is_error
 
     @property
@@ -168,13 +174,17 @@ class ToolResult:
         """The whole result object.
 
         Raises:
-            ProtocolError: It is no JSON object.
+            ProtocolError: It is no JSON object, or one that nobody can read (NaN, nested too deeply).
         """
         if self._document is None:
             try:
                 document = _decode_any(self.raw)
-            except msgspec.DecodeError:
-                raise self._unreadable() from None
+            except (msgspec.DecodeError, RecursionError):
+                # Lone surrogates are JSON, and msgspec does not read them.
+                try:
+                    document = json.loads(self.raw, parse_constant=_no_constant)
+                except (ValueError, RecursionError):
+                    raise self._unreadable() from None
             if not isinstance(document, dict):
                 raise self._unreadable()
             self._document = document

@@ -5,6 +5,7 @@ Answers are correlated by exchange, not by id: servers put wrong ids, and none, 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.errors import ANSWERED, TooLarge
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     Link: TypeAlias = HttpLink | HttpxLink
 
 HINT_BYTES: Final = 2048
+SMALL_PIECE: Final = 1024
 
 
 @final
@@ -208,7 +210,7 @@ class AnswerSink:
         self._max = max_message
         self._on_message = on_message
         self.on_progress = on_progress
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._parser: SseParser | None = None
         self.status = 0
         self.headers: Headers = []
@@ -239,7 +241,7 @@ class AnswerSink:
         if self._parser is None:
             if self.size > self._max:
                 raise self._too_large()
-            self._chunks.append(chunk)
+            self._keep(chunk)
             return False
         try:
             events = self._parser.feed(chunk)
@@ -248,6 +250,18 @@ class AnswerSink:
                 return True
             raise self._too_large() from None
         return self._take_events(events)
+
+    def _keep(self, chunk: bytes) -> None:
+        # Pieces of a byte or two would take many times their size.
+        chunks = self._chunks
+        if chunks and len(chunk) < SMALL_PIECE:
+            last = chunks[-1]
+            if type(last) is not bytearray:
+                last = bytearray(last)
+                chunks[-1] = last
+            last += chunk
+        else:
+            chunks.append(chunk)
 
     def _take_events(self, events: list[Any]) -> bool:
         for event in events:
@@ -266,9 +280,8 @@ class AnswerSink:
             if self.message is None:
                 self.message = message
         elif message.method == "notifications/progress":
-            progress = read_progress(message)
-            if progress is not None and self.on_progress is not None:
-                self.on_progress(progress)
+            if self.on_progress is not None and (read := read_progress(message)) is not None:
+                self.on_progress(read[1])
         else:
             self._on_message(message)
 
@@ -276,7 +289,9 @@ class AnswerSink:
         """What has come, once the exchange is complete."""
         body = b""
         if self._parser is None and self._chunks:
-            body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            first = self._chunks[0]
+            # most answers come in one piece, which is not copied
+            body = first if len(self._chunks) == 1 and type(first) is bytes else b"".join(self._chunks)
             self._chunks = []
             if body and self.kind is not BodyKind.SSE:
                 self._read(body)
@@ -299,29 +314,27 @@ class AnswerSink:
         )
 
 
-def read_progress(message: Message) -> Progress | None:
-    """Read a progress notification; `None` where it is not one that can be read."""
+def read_progress(message: Message) -> tuple[object, Progress] | None:
+    """Read token and content of a progress notification; `None` where it is not one that can be read."""
     try:
         params = decode_json(message.params)
     except MalformedMessage:
         return None
-    if not isinstance(params, dict) or not isinstance(params.get("progress"), int | float):
+    if not isinstance(params, dict):
         return None
-    total, text = params.get("total"), params.get("message")
-    return Progress(
-        float(params["progress"]),
-        float(total) if isinstance(total, int | float) else None,
-        text if isinstance(text, str) else None,
-    )
+    step = _number(params.get("progress"))
+    if step is None:
+        return None
+    text = params.get("message")
+    progress = Progress(step, _number(params.get("total")), text if isinstance(text, str) else None)
+    return params.get("progressToken"), progress
 
 
-def progress_token(message: Message) -> object:
-    """The token of a progress notification, or `None`."""
-    try:
-        params = decode_json(message.params)
-    except MalformedMessage:
-        return None
-    return params.get("progressToken") if isinstance(params, dict) else None
+def _number(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # JSON's integers have no bounds
+            return float(value)
+    return None
 
 
 def _ignore(_: Message) -> None:

@@ -250,6 +250,9 @@ class _Opener:
                     raise OpenFailed(f"no connection to the server: {error.message}") from error
                 negotiation.ended()
                 return
+            except ProtocolError:
+                negotiation.unreadable("a message that is none")
+                return
             except (ServerFailed, TooLarge) as error:
                 what = error.message.partition(";")[0]
                 raise OpenFailed(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
 
-from .._base.errors import ANSWERED, TooLarge
+from .._base.errors import ANSWERED, ProtocolError, TooLarge
 from ..protocol import (
+    HEAD_BYTES,
     LineTooLong,
     MalformedMessage,
     Message,
@@ -25,7 +26,7 @@ from ..protocol import (
     encode_request,
 )
 from ..transports import StreamLink, WebSocketLink, WireClosed, Woken
-from ._http_channel import progress_token, read_progress
+from ._http_channel import read_progress
 from ._trip import Answer, Rpc
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ PROGRESS_KEPT: Final = 32
 _STRINGS = rb"""(?:"[^"\\]*"\s*:\s*"[^"\\]*"\s*,\s*)*"""
 _OUTCOME = rb"""\s*"(?:result|error)"\s*:"""
 _ANSWER = re.compile(rb"""\s*\{\s*%b"id"\s*:\s*(\d{1,18})\s*,\s*%b%b""" % (_STRINGS, _STRINGS, _OUTCOME))
+# A message of an id alone: an answer without a result.
+_EMPTY = re.compile(
+    rb"""\s*\{\s*%b"id"\s*:\s*(\d{1,18})\s*(?:,\s*"[^"\\]*"\s*:\s*"[^"\\]*"\s*)*\}\s*\Z""" % _STRINGS
+)
 _NAMELESS = re.compile(rb"""\s*\{\s*%b%b""" % (_STRINGS, _OUTCOME))
 
 
@@ -155,9 +160,14 @@ class StreamChannel:
 
     def _line(self, line: bytes) -> None:
         try:
-            messages = decode_messages(line)
-        except MalformedMessage:
-            self.link.skipped += 1
+            messages = decode_messages(line, self._unreadable)
+        except MalformedMessage as error:
+            self._unreadable()
+            trip = self._whose(line[:HEAD_BYTES])
+            if trip is not None:
+                trip.failed(
+                    ProtocolError(f"the answer could not be read: {error.reason}; the tool may have run")
+                )
             return
         for message in messages:
             if message.is_response:
@@ -168,22 +178,27 @@ class StreamChannel:
                 else:
                     trip.answer_came(Answer(message, size=len(line)))
             elif message.method == "notifications/progress":
-                token = progress_token(message)
-                trip = self._pending.get(token) if isinstance(token, int) else None
-                progress = read_progress(message)
-                if trip is not None and progress is not None:
-                    trip.progress_came(progress)
+                read = read_progress(message)
+                if read is not None and type(read[0]) is int and (trip := self._pending.get(read[0])):
+                    trip.progress_came(read[1])
             else:
                 self.on_message(message)
 
-    def _too_long(self, line: LineTooLong) -> None:
-        found = _ANSWER.match(line.head)
-        trip = None
+    def _unreadable(self) -> None:
+        self.link.skipped += 1
+
+    def _whose(self, head: bytes) -> StreamTrip | None:
+        """Find who waits for an answer that was not read, by how it begins; nobody waits for it then."""
+        found = _ANSWER.match(head) or _EMPTY.match(head)
         if found is not None:
-            trip = self._pending.pop(int(found[1]), None)
-        elif len(self._pending) == 1 and _NAMELESS.match(line.head):
+            return self._pending.pop(int(found[1]), None)
+        if len(self._pending) == 1 and _NAMELESS.match(head):
             # An answer whose id stands behind its result can only be that of the one that is waited for.
-            _, trip = self._pending.popitem()
+            return self._pending.popitem()[1]
+        return None
+
+    def _too_long(self, line: LineTooLong) -> None:
+        trip = self._whose(line.head)
         if trip is None:
             self.dropped += 1
             return
@@ -234,7 +249,7 @@ class StreamTrip:
     @property
     def answered(self) -> bool:
         """Its answer has come."""
-        return self._answer is not None or isinstance(self._error, TooLarge)
+        return self._answer is not None or isinstance(self._error, TooLarge | ProtocolError)
 
     @property
     def over(self) -> bool:

@@ -67,6 +67,7 @@ from ._jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MAX_BATCH,
     METHOD_NOT_FOUND,
     MISSING_CLIENT_CAPABILITY,
     PARSE_ERROR,
@@ -82,7 +83,7 @@ from ._jsonrpc import (
     encode_request,
     encode_result,
 )
-from ._lines import LineSplitter, LineTooLong
+from ._lines import HEAD_BYTES, LineSplitter, LineTooLong
 from ._negotiate import Negotiation
 from ._param_headers import (
     HeaderMap,
@@ -174,6 +175,7 @@ __all__ = [
     "ELICITATION_CREATE",
     "HANDSHAKE_VERSIONS",
     "HEADER_MISMATCH",
+    "HEAD_BYTES",
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
@@ -185,6 +187,7 @@ __all__ = [
     "LOG_LEVELS",
     "LOG_LEVEL_KEY",
     "LOG_NOTICE",
+    "MAX_BATCH",
     "MAX_ROUNDS",
     "METHOD",
     "METHOD_NOT_FOUND",

@@ -7,7 +7,7 @@ be understood is understood, and what cannot is a `MalformedMessage` whose reaso
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -22,6 +22,9 @@ from ._json import (
     split_array,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -33,6 +36,9 @@ UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 
 _MAX_ERROR_TEXT = 4096
+_MAX_ID = 512
+MAX_BATCH = 1024
+"""The most messages of one batch."""
 
 
 class ErrorBody(NamedTuple):
@@ -66,8 +72,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_request(self) -> bool:
-        """A method and an id to answer to. `id: null` cannot be answered, so it makes a notification."""
-        return self.method is not None and self.id is not UNSET and self.id is not None
+        """A method and an id to answer to. `id: null` cannot be answered, so it makes a notification.
+
+        Nor can an id that is neither text nor number, or of more than 512 characters: it would be sent back.
+        """
+        return self.method is not None and _can_answer(self.id)
 
     @property
     def is_notification(self) -> bool:
@@ -90,6 +99,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         if type(value) is str and len(value) < 20 and value.isascii() and value.isdigit():
             return int(value)
         return None
+
+
+def _can_answer(value: object) -> bool:
+    if type(value) is str:
+        return len(value) <= _MAX_ID
+    return type(value) is int or type(value) is float
 
 
 _decode_message = msgspec.json.Decoder(Message).decode
@@ -120,11 +135,16 @@ def _one(data: RawJson) -> Message:
     return message
 
 
-def decode_messages(data: bytes) -> list[Message]:
+def decode_messages(data: bytes, on_unreadable: Callable[[], None] | None = None) -> list[Message]:
     """Read one message or a batch of them (2025-03-26 lets a server send an array).
 
+    Args:
+        data: UTF-8 text.
+        on_unreadable: Called for each message of a batch that cannot be read: it spoils only itself.
+
     Raises:
-        MalformedMessage: As `decode_message`, for any of them, or an empty batch.
+        MalformedMessage: As `decode_message`; for a batch, where it is empty, longer than `MAX_BATCH`
+            messages, or holds none that can be read.
     """
     data = checked_text(data)
     if data.lstrip()[:1] != b"[":
@@ -132,7 +152,18 @@ def decode_messages(data: bytes) -> list[Message]:
     items = split_array(data)
     if not items:
         raise MalformedMessage("an empty batch")
-    return [_one(item) for item in items]
+    if len(items) > MAX_BATCH:
+        raise MalformedMessage(f"a batch of more than {MAX_BATCH} messages")
+    found: list[Message] = []
+    for item in items:
+        try:
+            found.append(_one(item))
+        except MalformedMessage:
+            if on_unreadable is not None:
+                on_unreadable()
+    if not found:
+        raise MalformedMessage("a batch without a message that can be read")
+    return found
 
 
 def decode_error(raw: RawJson) -> ErrorBody:
@@ -174,7 +205,10 @@ def _as_text(raw: RawJson) -> str:
         value = decode_json(raw)
     except MalformedMessage:
         return ""
-    return value[:_MAX_ERROR_TEXT] if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    # It becomes part of an exception's text, which has to be writable wherever it is logged.
+    return value[:_MAX_ERROR_TEXT].encode("utf-8", "replace").decode()
 
 
 # Encoding. Everything that can be known before the call is a byte string before the call.

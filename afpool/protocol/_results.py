@@ -249,7 +249,7 @@ def is_complete(raw: RawJson) -> bool:
     """Say quickly whether a stateless result is plainly a complete one; `False` means: read it in full."""
     try:
         kind = _decode_type(raw).result_type
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return kind is None or kind == COMPLETE
 

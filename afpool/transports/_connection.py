@@ -35,6 +35,15 @@ FRAMING_PER_BYTE: Final = 16
 MAX_TAIL: Final = 64 * 1024
 """The most bytes of a tail that are read in order to keep a connection."""
 
+READ_BODY: Final = 64 * 1024
+"""How much is read at once of a body."""
+
+READ_EVENTS: Final = 8 * 1024
+"""How much is read at once of a body that may hold many messages, each of them work: between two reads every
+other task has its turn."""
+
+_CRUMBS: Final = 32  # pieces in one read, from which on they are as much work as events
+
 MAX_TAIL_AGE: Final = 1.0
 """Seconds after which a tail that is still open costs the connection."""
 
@@ -88,6 +97,7 @@ class HttpConnection:
     Attributes:
         wire: Handed in.
         answering: The head of the present answer came.
+        read_size: How many bytes to read next, at most. Depends on nothing but what came.
         expires: When, on trio's clock, the idle connection may no longer be used.
         tail_since: When an answer was complete whose end has not come yet.
     """
@@ -103,6 +113,7 @@ class HttpConnection:
         "_spare",
         "answering",
         "expires",
+        "read_size",
         "tail_since",
         "wire",
     )
@@ -112,6 +123,7 @@ class HttpConnection:
         self.expires = now + expiry
         self.tail_since: float | None = None
         self.answering = False
+        self.read_size = READ_BODY
         self._keep_for = expiry
         self._method = b""
         self._parser: h11.Connection | None = None  # of this answer, where it is not a plain one
@@ -132,6 +144,7 @@ class HttpConnection:
         self._method = request.method
         self._head_bytes = 0
         self.answering = False
+        self.read_size = READ_BODY
         self._ended = False
         return encode_head(request, host) + request.body
 
@@ -166,6 +179,7 @@ class HttpConnection:
             self._framed = self._content = 0
         connection.receive_data(data)
         self._framed += len(data)
+        pieces = 0
         while True:
             try:
                 event = connection.next_event()
@@ -174,11 +188,14 @@ class HttpConnection:
             if event is _NEED_DATA:
                 if self._framed - self._content > FRAMING + FRAMING_PER_BYTE * self._content:
                     raise BadHttp("the server's answer is nearly all chunk extensions")
+                if pieces > _CRUMBS:
+                    self.read_size = READ_EVENTS
                 return False
             # h11's events are final classes with an abstract base, which makes `isinstance` dear
             kind: Any = type(event)
             if kind is h11.Data:
                 chunk = bytes(cast("h11.Data", event).data)
+                pieces += 1
                 self._content += len(chunk)
                 if sink.data(chunk):
                     self._ended = self._skip_to_end()
@@ -248,6 +265,8 @@ class HttpConnection:
                     raise BadHttp("the server's answer has a content encoding that was not asked for")
             elif name == b"keep-alive":
                 self._keep_for = min(self._keep_for, _announced(value))
+            elif name == b"content-type" and value[:17].lower() == b"text/event-stream":
+                self.read_size = READ_EVENTS
         sink.head(status, headers)
 
     def _skip_to_end(self) -> bool:

@@ -222,7 +222,7 @@ class HttpExchange:
         sink = self._sink
         try:
             self._check_wanted()
-            while not feed(await receive(), sink):
+            while not feed(await receive(connection.read_size), sink):
                 connection.wire.hurry()
                 self._check_wanted()
         except WireClosed as error:

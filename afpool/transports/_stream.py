@@ -14,6 +14,8 @@ Rules:
 * The end is told once, by `run` itself, when neither half runs any more: what `Outgoing.begun` says then is
   final, and so is a verdict made of it.
 * The link does not close the wire; whoever made the wire does.
+* The outbox is bounded. Calls are few; a peer that asks much of us (pings, say) and reads no answer fills
+  it, and costs itself the stream.
 
 `Outgoing.begun` and the gate's `began` are told in the step of the write. A line of a peer that is not JSON
 (a stray `print`) is skipped and counted.
@@ -34,6 +36,9 @@ from afpool.transports._wire import MAX_JOINED, Outgoing, Wire, WireClosed, Woke
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """The longest line that is taken from a peer, unless said otherwise."""
+
+MAX_OUTBOX: Final = 1024
+"""The most messages that wait for a peer which takes none: one more ends the stream."""
 
 LAST_WORDS: Final = 0.5
 """Seconds that a peer which takes no more bytes may still be read: its last answers may be on their way."""
@@ -136,13 +141,17 @@ class StreamLink:
                 (`Outgoing.refusal` says why). Must not raise. Not called when the stream ends: `on_lost` is.
 
         Raises:
-            WireClosed: The stream takes nothing any more. Nothing was sent.
+            WireClosed: The stream takes nothing any more, or `MAX_OUTBOX` messages wait already, which ends
+                it. Nothing was sent.
             ValueError: `data` holds a newline and would be read as two messages. Nothing was sent.
         """
         if self._refusing:
             raise WireClosed(self._reason or "the peer takes no more bytes", local=False)
         if b"\n" in data:
             raise ValueError("a message on a line stream must not hold a newline")
+        if len(self._outbox) >= MAX_OUTBOX:
+            self._end("the peer reads nothing, and too many messages wait for it")
+            raise WireClosed(self._reason or "", local=False)
         outgoing = Outgoing(data + b"\n", gate, context)
         self._outbox[outgoing] = on_gone
         task = self._idle_writer

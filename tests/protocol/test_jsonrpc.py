@@ -135,7 +135,7 @@ def test_batches():
         (b'{"code":"soon"}', None, "", None),
         (b'{"code":null,"data":null}', None, "", b"null"),
         (b'{"code":1e999}', None, "", None),
-        (b'{"code":1,"message":"\\ud800"}', 1, "\ud800", None),
+        (b'{"code":1,"message":"\\ud800"}', 1, "?", None),
         (b'"broken"', None, "broken", None),
         (b"null", None, "", None),
         (b"[1]", None, "", None),
