@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, final
 
 import attrs
@@ -128,6 +129,13 @@ def _no_constant(_: str) -> NoReturn:
     raise ValueError  # NaN and Infinity are no JSON
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError
+    return value
+
+
 Code: TypeAlias = Literal["ok", "tool-error"]
 
 
@@ -182,7 +190,7 @@ class ToolResult:
             except (msgspec.DecodeError, RecursionError):
                 # Lone surrogates are JSON, and msgspec does not read them.
                 try:
-                    document = json.loads(self.raw, parse_constant=_no_constant)
+                    document = json.loads(self.raw, parse_constant=_no_constant, parse_float=_finite)
                 except (ValueError, RecursionError):
                     raise self._unreadable() from None
             if not isinstance(document, dict):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from .._base.errors import ProtocolError
+import trio
+
+from .._base.errors import ANSWERED, ProtocolError, TooLarge
 from ..protocol import (
     METHOD,
     Era,
@@ -23,12 +25,23 @@ if TYPE_CHECKING:
     from ._client import Client
 
 
+LIST_ANSWERS: Final = 4
+"""How many answers of the largest size one list may take in all."""
+
+MAX_TOOLS: Final = 100_000
+"""How many tools one list may have."""
+
+_TURN: Final = 256  # tools looked at between two turns of the other tasks
+
+
 async def fetch_tools(client: Client, deadline: float) -> ListAnswer:
     """Fetch the whole tool list, page by page.
 
     Raises:
-        AfpoolError: A page could not be fetched or read.
+        AfpoolError: A page could not be fetched or read, or the list is larger than a list may be.
     """
+    most = LIST_ANSWERS * client.settings.max_message
+    size = 0
     tools: list[bytes] = []
     left_out: list[tuple[str, str]] = []
     ttl: float | None = None
@@ -45,7 +58,15 @@ async def fetch_tools(client: Client, deadline: float) -> ListAnswer:
             cursor = guard.follow(page)
         except MalformedMessage as error:
             raise ProtocolError(f"the tool list could not be read: {error.reason}") from None
-        for raw in page.tools:
+        size += len(memoryview(answer.message.result))
+        if size > most or len(tools) + len(left_out) + len(page.tools) > MAX_TOOLS:
+            raise TooLarge(
+                f"the tool list is larger than {most} bytes or {MAX_TOOLS} tools and was not read on",
+                delivery=ANSWERED,
+            )
+        for index, raw in enumerate(page.tools):
+            if index % _TURN == _TURN - 1:
+                await trio.lowlevel.checkpoint()
             tool = bytes(raw)
             reason = _unfit(client, tool)
             if reason is None:

@@ -2,12 +2,15 @@
 
 * Equal definitions and equal lists of all keys are one object, for as long as somebody holds them.
 * A tool that cannot be read is quarantined with the reason; the others of its list live.
-* A large one is canonicalised in a thread, so that the loop is not held.
+* The loop is not held. What these very bytes have given before is only looked up; what is new is built here
+  where it is little, and in a thread (one at a time per pool) where it is more than `SLICE` bytes: a list of
+  ten thousand tools takes seconds of work. After every `SLICE` bytes the other tasks have their turn.
+* The table belongs to the runtime's own thread: the other one only builds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
@@ -15,13 +18,17 @@ from .._base.canonical import ContentError
 from .._base.definition import Definition, DefinitionTable, build_definition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     from .._base.definition import Catalog
     from .._base.seams import Seams
     from ..client import ListAnswer
 
-THREAD_BYTES: Final = 64 * 1024
+SLICE: Final = 64 * 1024
+ENTRY: Final = 512
+"""What one tool counts for at least, in bytes: looking up a tiny one is work, too."""
+
+Built: TypeAlias = Definition | ContentError
 
 
 @final
@@ -46,42 +53,64 @@ class Catalogs:
             answer: The list as its server sent it.
             without: JSON pointers that are left out when definitions are compared.
 
-        A checkpoint only where something large and new is in it.
+        A checkpoint only where the list is long, or much of it is new. Cancelled, it leaves nothing behind.
         """
-        built: dict[bytes, Definition | ContentError] = {}
+        table = self.table
+        # Held until the catalog holds them: the table itself keeps nothing alive.
+        known: dict[bytes, Built] = {}
+        new: dict[bytes, None] = {}
+        turn = _Turn()
         for raw in answer.tools:
-            if len(raw) > THREAD_BYTES and self.table.find(raw, without) is None:
-                built[raw] = await self._build(raw, without)
-        return self._interned(answer, without, built)
-
-    async def _build(self, raw: bytes, without: tuple[str, ...]) -> Definition | ContentError:
-        def build() -> Definition | ContentError:
-            try:
-                return build_definition(raw, without)
-            except ContentError as error:
-                return error
-
-        built: Definition | ContentError = await self._seams.in_thread(build, self._limiter)
-        return built
-
-    def _interned(
-        self,
-        answer: ListAnswer,
-        without: tuple[str, ...],
-        built: Mapping[bytes, Definition | ContentError],
-    ) -> Catalog:
-        definitions = []
+            if turn.used_up(raw):
+                await trio.lowlevel.checkpoint()
+            found = table.find(raw, without)
+            if found is None:
+                new[raw] = None
+            else:
+                known[raw] = found
+        for raw, built in zip(new, await self._build(new, without), strict=True):
+            if turn.used_up(raw):
+                await trio.lowlevel.checkpoint()
+            known[raw] = built if isinstance(built, ContentError) else table.keep(built, without)
+        definitions: list[Definition] = []
         quarantined = list(answer.left_out)
         for index, raw in enumerate(answer.tools):
-            try:
-                ready = built.get(raw)
-                if isinstance(ready, ContentError):
-                    raise ready
-                definition = (
-                    self.table.intern(raw, without) if ready is None else self.table.keep(ready, without)
-                )
-            except ContentError as error:
-                quarantined.append((f"#{index}", str(error)))
+            ready = known[raw]
+            if isinstance(ready, ContentError):
+                quarantined.append((f"#{index}", str(ready)))
             else:
-                definitions.append(definition)
-        return self.table.catalog(definitions, quarantined)
+                definitions.append(ready)
+        return table.catalog(definitions, quarantined)
+
+    async def _build(self, new: Collection[bytes], without: tuple[str, ...]) -> list[Built]:
+        def build() -> list[Built]:
+            return [_built(raw, without) for raw in new]
+
+        if sum(map(len, new)) <= SLICE:
+            return build()
+        ready: list[Built] = await self._seams.in_thread(build, self._limiter)
+        return ready
+
+
+def _built(raw: bytes, without: tuple[str, ...]) -> Built:
+    try:
+        return build_definition(raw, without)
+    except ContentError as error:
+        return error
+
+
+class _Turn:
+    """Counts work in bytes and says when it is somebody else's turn."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self) -> None:
+        self._work = 0
+
+    def used_up(self, raw: bytes) -> bool:
+        """Count one tool; true once per `SLICE` bytes."""
+        self._work += max(len(raw), ENTRY)
+        if self._work < SLICE:
+            return False
+        self._work = 0
+        return True

@@ -14,12 +14,14 @@ What is claimed about a client is read from the server's own log, never from the
 
 from __future__ import annotations
 
+from ._actions import REQUEST_ID as REQUEST_ID
 from ._actions import SAME_ID as SAME_ID
 from ._actions import Action as Action
 from ._actions import Body as Body
 from ._actions import CloseFrame as CloseFrame
 from ._actions import Delay as Delay
 from ._actions import Drop as Drop
+from ._actions import Flood as Flood
 from ._actions import Hang as Hang
 from ._actions import Hold as Hold
 from ._actions import HoldStream as HoldStream

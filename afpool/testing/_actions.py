@@ -13,12 +13,14 @@ got lost is made.
 from __future__ import annotations
 
 import enum
+import json
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import trio
 
@@ -32,6 +34,9 @@ class _Same(enum.Enum):
 
 SAME_ID: Final = _Same.SAME_ID
 """Answer under the id of the request (the default); any other value makes the answer's id wrong."""
+
+REQUEST_ID: Final = b"@request-id@"
+"""Where it stands in the bytes of a `Body` or of `RawBytes`, the id of the request is sent, as JSON."""
 
 AnswerId: TypeAlias = str | int | Literal[_Same.SAME_ID] | None
 
@@ -122,6 +127,8 @@ class Status(Answering):
 class RawBytes(Answering):
     """Send bytes as they are, in place of an HTTP response, a line on stdout or a WebSocket frame.
 
+    See `REQUEST_ID`.
+
     Args:
         data: The bytes.
         close: End the connection afterwards. False leaves it open and silent until the client closes it;
@@ -177,7 +184,10 @@ class Result(Answering):
 
 @attrs.frozen
 class Body(Answering):
-    """Answer with these bytes as the body of a 200; on stdio as one line, on a WebSocket as one message."""
+    """Answer with these bytes as the body of a 200; on stdio as one line, on a WebSocket as one message.
+
+    See `REQUEST_ID`.
+    """
 
     data: bytes
     content_type: str = "application/json"
@@ -214,17 +224,54 @@ class Sse(Answering):
     close: bool = False
 
 
+@attrs.frozen
+class Flood(Answering):
+    """Send the same bytes over and over: in an event stream over HTTP, as they are on stdio, on a
+    WebSocket as one message each.
+
+    Args:
+        data: What is sent each time: whole events or lines, most usefully. See `REQUEST_ID`.
+        times: How often, and then answer as usual. None floods until the client closes; on stdio the child
+            goes on serving beside it.
+    """
+
+    data: bytes
+    times: int | None = None
+
+
 _BY_NAME: Final[Mapping[str, type[Action]]] = {
     kind.__name__: kind
     for kind in (
         Delay, Drop, Truncate, Hang, Status, RawBytes, CloseFrame, JsonRpcError, Result, Body, HoldStream,
-        Sse,
+        Sse, Flood,
     )
 }  # fmt: skip
 
 _BYTES: Final = frozenset(
-    {("RawBytes", "data"), ("Body", "data"), ("Status", "body"), ("Sse", "before"), ("Sse", "after")}
+    {
+        ("RawBytes", "data"),
+        ("Body", "data"),
+        ("Status", "body"),
+        ("Sse", "before"),
+        ("Sse", "after"),
+        ("Flood", "data"),
+    }
 )
+
+
+def with_id(data: bytes, rpc_id: object) -> bytes:
+    """Put the request's id where `REQUEST_ID` stands."""
+    return data.replace(REQUEST_ID, json.dumps(rpc_id).encode()) if REQUEST_ID in data else data
+
+
+def flooded(action: Flood, rpc_id: object, *, joined: bool = True) -> Iterator[bytes]:
+    """What a flood sends, one by one or joined to pieces of about 64 KB."""
+    data = with_id(action.data, rpc_id)
+    left = math.inf if action.times is None else action.times
+    at_once = max(1, 65536 // max(1, len(data))) if joined else 1
+    while left > 0:
+        yield data * int(min(left, at_once))
+        left -= at_once
 
 
 def action_from_json(spec: Mapping[str, Any]) -> Action:

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from ._actions import (
@@ -23,10 +24,13 @@ from ._actions import (
     Body,
     CloseFrame,
     Drop,
+    Flood,
     JsonRpcError,
     RawBytes,
     Result,
     Truncate,
+    flooded,
+    with_id,
 )
 from ._envelope import PARSE_ERROR, Message, encode, error_message, notification, result_message
 from ._exchange import Exchange, Listener, Session
@@ -56,6 +60,9 @@ class StreamExchange(Exchange):
 class StreamFront(ABC):
     """One client's stream.
 
+    Attributes:
+        joins: Whether bytes that end messages of their own may be queued together.
+
     Args:
         engine: What the server is.
         peer: Tells this stream's requests from those of others.
@@ -65,6 +72,7 @@ class StreamFront(ABC):
 
     def __init__(self, engine: Engine, peer: str, *, connection: int = 0) -> None:
         self.engine = engine
+        self.joins = False
         self.peer = peer
         self.session = Session(None)
         self.number = connection
@@ -80,6 +88,10 @@ class StreamFront(ABC):
     @abstractmethod
     async def misbehave(self, action: Answering, usual: bytes) -> None:
         """Carry out a `Drop`, `Truncate`, `RawBytes` or `CloseFrame`; `usual` is the answer it is for."""
+
+    @abstractmethod
+    async def drained(self) -> None:
+        """Wait until next to nothing is queued any more."""
 
     def opened(self) -> None:  # noqa: B027 -- most have nothing to add
         """An `initialize` or `server/discover` has been answered with a result."""
@@ -190,10 +202,17 @@ class StreamFront(ABC):
         exchange.cancellable = False
         rpc_id = exchange.arrival.id
         match action:
-            case Drop() | Truncate() | RawBytes() | CloseFrame():
+            case RawBytes():
+                await self.misbehave(attrs.evolve(action, data=with_id(action.data, rpc_id)), b"")
+            case Drop() | Truncate() | CloseFrame():
                 await self.misbehave(action, b"" if usual is None else encode(usual))
             case Body():
-                self.queue(action.data, "answer")
+                self.queue(with_id(action.data, rpc_id), "answer")
+            case Flood():
+                for data in flooded(action, rpc_id, joined=self.joins):
+                    self.queue(data, "")
+                    await self.drained()
+                self._answer(exchange, await self._respond(exchange))
             case Result():
                 answer_id = rpc_id if action.id is SAME_ID else action.id
                 self._answer(exchange, result_message(answer_id, action.result))

@@ -25,11 +25,14 @@ import trio
 from ._actions import (
     Answering,
     Drop,
+    Flood,
     Hang,
     HoldStream,
     RawBytes,
     Sse,
     Truncate,
+    flooded,
+    with_id,
 )
 from ._endpoint import Endpoint
 from ._exchange import Exchange
@@ -330,8 +333,11 @@ class HttpConnection:
         if isinstance(action, Hang):
             return await self._until_gone(exchange)
         if isinstance(action, RawBytes):
-            await self._write(action.data)
+            await self._write(with_id(action.data, exchange.arrival.id))
             return False if action.close else await self._until_gone(exchange)
+        if isinstance(action, Flood):
+            await self._flood(exchange, action)
+            return await self._answer(exchange, await self._endpoint.answer(exchange, message))
         if isinstance(action, HoldStream):
             head = b"" if self._streaming else self._head_of_stream({})
             frames = b"".join(self._send(h11.Data(data=event(dict(each)))) for each in action.first)
@@ -344,6 +350,12 @@ class HttpConnection:
             assert reply is not None
             return await self._unusual_stream(exchange, action, reply)
         return await self._answer(exchange, scripted_reply(action, exchange.arrival.id))
+
+    async def _flood(self, exchange: HttpExchange, action: Flood) -> None:
+        if not self._streaming:
+            await self._write(self._head_of_stream({}))
+        for data in flooded(action, exchange.arrival.id):
+            await self._write(self._send(h11.Data(data=data)))
 
     async def _truncate(self, exchange: HttpExchange, action: Truncate, reply: Reply) -> bool:
         exchange.answered = True

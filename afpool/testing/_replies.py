@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from ._actions import SAME_ID, AnswerId, Answering, Body, JsonRpcError, Result, Status
+from ._actions import SAME_ID, AnswerId, Answering, Body, JsonRpcError, Result, Status, with_id
 from ._envelope import INVALID_REQUEST, Dialect, Message, RpcId, encode, error_message, result_message
 from ._exchange import Listener, LostSpelling
 
@@ -127,7 +127,7 @@ def scripted_reply(action: Answering, rpc_id: RpcId) -> Reply:
     if isinstance(action, Result):
         return json_reply(result_message(_answer_id(action.id, rpc_id), action.result))
     if isinstance(action, Body):
-        return Reply(action.status, action.data, action.content_type)
+        return Reply(action.status, with_id(action.data, rpc_id), action.content_type)
     raise TypeError(f"{type(action).__name__} is no answer over HTTP")
 
 

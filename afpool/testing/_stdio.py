@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from ._engine import Engine
 
 _READ = 65536
+_FLOOD_AHEAD = 4
 
 
 class _StdioServer(StreamFront):
     def __init__(self, script: StdioScript, engine: Engine) -> None:
         super().__init__(engine, "stdio")
+        self.joins = True
         self._script = script
         # What to write, and whether it is an answer, or the last thing before a scripted exit.
         self._outbox, self._queue = trio.open_memory_channel[tuple[bytes, str]](math.inf)
@@ -82,6 +84,12 @@ class _StdioServer(StreamFront):
 
     def queue(self, data: bytes, kind: str) -> None:
         self._outbox.send_nowait((data + b"\n", kind))
+
+    async def drained(self) -> None:
+        # The queue has no room to wait for, so this looks.
+        while self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:  # noqa: ASYNC110 - see above
+            await trio.sleep(0.001)
+        await trio.lowlevel.checkpoint()
 
     async def misbehave(self, action: Answering, usual: bytes) -> None:
         match action:

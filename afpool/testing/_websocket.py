@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 _PONG: Final = 0x8A
 _TEXT: Final = 0x81
+_FLOOD_AHEAD: Final = 4
 
 
 @attrs.define
@@ -155,6 +156,12 @@ class WsConnection(StreamFront):
     def queue(self, data: bytes, kind: str) -> None:
         del kind
         self._outbox.send_nowait(data)
+
+    async def drained(self) -> None:
+        # The queue has no room to wait for, so this looks.
+        while not self.gone and self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        await trio.lowlevel.checkpoint()
 
     async def _write_all(self, connection: WebSocketConnection) -> None:
         from trio_websocket import ConnectionClosed

@@ -45,7 +45,7 @@ LAST_WORDS: Final = 0.5
 
 _CHUNK: Final = 64 * 1024
 _SLICE_LINES: Final = 64
-_JSON_STARTS: Final = (b"{", b"[")
+_JSON_STARTS: Final = (b"{", b"[", b"\xef")  # the last begins a byte order mark
 
 
 class StreamLink:
@@ -62,7 +62,8 @@ class StreamLink:
             goes on. Without it such a line ends the stream, since nobody can say whose answer it was.
 
     Attributes:
-        skipped: How many lines were skipped because they cannot be JSON: they start with neither `{` nor `[`.
+        skipped: How many lines were skipped because they cannot be JSON: they start with neither `{` nor `[`
+            nor a byte order mark.
         too_long: How many lines were longer than the cap.
         fault: The exception of a callback or of the link itself that ended the stream, if one did.
     """

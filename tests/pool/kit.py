@@ -26,9 +26,20 @@ from afpool import (
     Server,
     bearer,
 )
-from afpool.testing import FakeServer, FakeTool, echo_tool
+from afpool.testing import (
+    Body,
+    Drop,
+    FakeServer,
+    FakeTool,
+    Flood,
+    JsonRpcError,
+    RawBytes,
+    Result,
+    echo_tool,
+)
+from afpool.testing._actions import flooded, with_id
 from afpool.testing._engine import Engine
-from afpool.testing._envelope import encode
+from afpool.testing._envelope import encode, error_message, result_message
 from afpool.testing._exchange import Exchange, Listener, Session
 from afpool.transports import WireClosed, memory_link_pair
 
@@ -303,6 +314,15 @@ class MemoryExchange(Exchange):
         await trio.lowlevel.checkpoint()
 
 
+async def write(wire: MemoryWire, data: bytes) -> None:
+    """Write bytes that nobody gates, as fast as the other end takes them; nothing to a closed one."""
+    with contextlib.suppress(WireClosed):
+        while data:
+            data = data[wire._write(data) :]
+            if data:
+                await wire.writable()
+
+
 class MemoryServer:
     """The fake's engine behind wires without a kernel, one session per wire.
 
@@ -350,12 +370,19 @@ class MemoryServer:
 
     async def _lines(self, wire: MemoryWire, session: Session, send: Callable[[Any], None]) -> None:
         rest = b""
-        while data := await wire.receive():
+        while data := await self._heard(wire):
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                self._nursery.start_soon(self._handle, json.loads(line), line, session, send)
+                self._nursery.start_soon(self._handle, json.loads(line), line, session, send, wire)
 
-    async def _handle(self, message: Any, line: bytes, session: Session, send: Callable[[Any], None]) -> None:
+    async def _heard(self, wire: MemoryWire) -> bytes:
+        with contextlib.suppress(WireClosed):
+            return await wire.receive()
+        return b""
+
+    async def _handle(
+        self, message: Any, line: bytes, session: Session, send: Callable[[Any], None], wire: MemoryWire
+    ) -> None:
         arrival = self.ledger.arrive(message, line)
         exchange = MemoryExchange(arrival, session, self.name, send, self.engine.eras)
         if arrival.kind == "notification":
@@ -363,7 +390,10 @@ class MemoryServer:
         elif arrival.kind == "response":
             self.engine.resolve(message)
         elif arrival.kind == "request":
-            await self.engine.rules.decide(arrival)
+            action = await self.engine.rules.decide(arrival)
+            if action is not None and not action.after_execution:
+                await self._scripted(action, arrival, wire)
+                return
             answer = await self.engine.respond(exchange)
             send(answer.message)
             if answer.listen is not None:
@@ -371,6 +401,25 @@ class MemoryServer:
                     send, lambda final: None, subscription_id=arrival.id, methods=answer.listen
                 )
                 self.engine.streams.add(listening)
+
+    async def _scripted(self, action: Any, arrival: Any, wire: MemoryWire) -> None:
+        """Write what the child on stdio would write; `Drop` closes the wire, others answer nothing."""
+        data = b""
+        match action:
+            case Body() | RawBytes():
+                data = with_id(action.data, arrival.id) + (b"\n" if isinstance(action, Body) else b"")
+            case Result():
+                data = encode(result_message(arrival.id, action.result)) + b"\n"
+            case JsonRpcError():
+                data = encode(error_message(arrival.id, action.code, action.message, action.data)) + b"\n"
+            case Flood():
+                for piece in flooded(action, arrival.id):
+                    await write(wire, piece)
+            case Drop():
+                wire.close()
+            case _:
+                pass
+        await write(wire, data)
 
 
 @contextlib.asynccontextmanager
