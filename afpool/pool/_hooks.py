@@ -50,16 +50,20 @@ class ActorHooks:
 
     def _unsettle(self, client: Client, why: str) -> None:
         actor = self._actor
-        number = actor.pool.event(
-            "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
-        )
         entry = client.entry
-        if entry is not None:
-            entry.list.event = number
-            entry.list.unsettle(why)
         current = actor.machine.client
-        if current is not None and current.handle is client and current.list is not None:
-            current.list.event = number
+        own = current.list if current is not None and current.handle is client else None
+        lists = [each for each in (None if entry is None else entry.list, own) if each is not None]
+        # A server that announces without end must not push other keys' events out of the record.
+        if any(each.is_news(why) for each in lists) or not lists:
+            number = actor.pool.event(
+                "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
+            )
+            for each in lists:
+                each.event = number
+        if entry is not None:
+            entry.list.unsettle(why)
+        if own is not None:
             actor.tell(m.ListChanged(client.id, why=why))
 
 

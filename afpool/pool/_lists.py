@@ -39,6 +39,7 @@ class ListState:
         noticed: A change was announced after `catalog` was asked for (closes gates).
         doubt: Why it is unsettled otherwise, or `None`.
         notices: How many changes were announced.
+        notices_asked: How many when it was last asked for.
         expires_at: When its time to live ends, on the runtime's clock.
         next_at: Not asked for again before this time.
         asked_before: Whether it was asked for at all; the first asking counts for nothing.
@@ -63,6 +64,7 @@ class ListState:
         "next_at",
         "noticed",
         "notices",
+        "notices_asked",
     )  # fmt: skip
 
     def __init__(self, list_id: int, *, entry: Entry | None = None) -> None:
@@ -76,6 +78,7 @@ class ListState:
         self.doubts = 0  # how often it was doubted, and how often when it was last asked for
         self.doubts_asked = 0
         self.notices = 0
+        self.notices_asked = 0
         self.expires_at = 0.0
         self.next_at = 0.0
         self.interval = RELIST_INTERVAL
@@ -113,6 +116,10 @@ class ListState:
             self.doubts += 1
             self.doubt = why
 
+    def is_news(self, why: str) -> bool:
+        """Whether being unsettled would say anything that has not been said since it was last asked for."""
+        return why != "notice" or not self.noticed or self.notices == self.notices_asked
+
     def end(self) -> None:
         """Its owner no longer stands behind it (L4)."""
         self.alive = False
@@ -129,6 +136,7 @@ class ListState:
     def asked(self, now: float) -> None:
         """Space askings: from the second on at most one a second, backing off to one in 30 seconds."""
         self.doubts_asked = self.doubts
+        self.notices_asked = self.notices
         if not self.asked_before:
             self.asked_before = True
             return

@@ -48,6 +48,9 @@ class LineSplitter:
         limit = self.max_line_bytes
         lines = chunk.split(b"\n")
         rest = lines.pop()
+        if len(lines) > 1:
+            # Only the first can end a line that has begun; empty ones behind it cost next to nothing.
+            lines[1:] = filter(None, lines[1:])
         for piece in lines:
             if self._skipping:
                 self._skipping = False

@@ -1,0 +1,66 @@
+"""Peers that live and say nothing: stopped processes. They are noticed, replaced, and killed where ours.
+
+What a stopped process has taken in is not known: its calls are in doubt. The three time-outs that make a
+client suspect, and the ping, are counted in deadlines of the test's own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+import afpool
+from afpool import Plan, Server, StdioTransport
+from afpool.testing import FakeServer
+from tests.pool.kit import ALICE, quiet, refused, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMITS: dict[str, Any] = {
+    "ping_timeout": 0.2,
+    "close_timeout": 2.0,
+    "cancel_grace": 0.1,
+    "settle_timeout": 1.0,
+}
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_child_that_was_stopped_is_replaced(era: Any, tmp_path: Path):
+    log = tmp_path / "log"
+    command = FakeServer.stdio_command({}, era=era, log=log)
+    version = "2026-07-28" if era == "stateless" else "2025-11-25"
+    plan = Plan(transport=StdioTransport.of(*command), protocol_version=version)
+    async with afpool.open_pool([Server(name="files", plan=plan)], **LIMITS) as pool:
+        with trio.fail_after(60):
+            tool = (await pool.tools(ALICE))["echo"]
+            await tool.call({"n": 1}, identity=ALICE)
+            child = FakeServer.read_child_log(log).processes["server"]
+            os.kill(child, signal.SIGSTOP)
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    call = tool.call({}, identity=ALICE, deadline=began + 0.2)
+                    nursery.start_soon(refused, call, "deadline-exceeded", "in-doubt")
+            actor = pool._existing(pool.key_of(ALICE, "files"))
+            await until(lambda: actor.machine.client is None)
+            assert trio.current_time() - began < 0.2 + LIMITS["ping_timeout"] + 3
+            assert [event.kind for event in pool.records.events].count("suspect") == 1
+            # the next list is asked for on a child of its own; the stopped one is killed meanwhile
+            tool = (await pool.tools(ALICE))["echo"]
+            assert (await tool.call({"n": 2}, identity=ALICE)).text == '{"n": 2}'
+            assert FakeServer.read_child_log(log).processes["server"] != child
+            await until(lambda: gone(child))
+        quiet(pool)
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
