@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 import afpool
 from afpool import Plan, Server, StdioTransport
-from afpool.testing import FakeServer
-from tests.pool.kit import ALICE, quiet, refused, until
+from afpool.testing import FakeServer, Hang, Rule
+from tests.pool.kit import ALICE, memory_world, quiet, refused, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +65,39 @@ def gone(process: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+async def late(tool: afpool.BoundTool) -> None:
+    await refused(tool.call(identity=ALICE), "deadline-exceeded", "in-doubt", within=70)
+
+
+@pytest.mark.parametrize(("at_once", "within"), [(True, 60.0 + 5.0), (False, 3 * 60.0 + 5.0)])
+async def test_a_session_that_never_answers_is_replaced_in_the_time_that_is_stated(
+    at_once: bool, within: float, autojump_clock: Any
+):
+    """With the defaults, as `docs/limits.md` has it: deadline 60 s, ping 5 s."""
+    async with memory_world() as (server, _, pool):
+        tool = (await pool.tools(ALICE))["echo"]
+        await tool.call(identity=ALICE)
+        actor = pool._existing(pool.key_of(ALICE, "files"))
+        first = actor.machine.client
+        rules = [Rule(method, Hang()) for method in ("tools/call", "ping")]
+        server.engine.rules.rules += rules
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                if at_once:
+                    nursery.start_soon(late, tool)
+                else:
+                    await late(tool)
+        while actor.machine.client is first:
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(0.1)
+            assert trio.current_time() - began < within + 1
+        assert trio.current_time() - began <= within + 0.2
+        del server.engine.rules.rules[:]
+        again = (await pool.tools(ALICE))["echo"]
+        assert (await again.call({"n": 1}, identity=ALICE)).text == '{"n": 1}'
+        assert len(server.wires) == 2
+        await trio.sleep(60)
+        quiet(pool)
