@@ -30,6 +30,7 @@ from ..protocol import (
     USER_REJECTED,
     Attribution,
     MalformedMessage,
+    NotJson,
     decode_json,
     encode_error,
     encode_json,
@@ -215,8 +216,11 @@ class Answering:
 
     def withdrawn(self, message: Message) -> None:
         """The server takes a request back: its handler is cancelled, and nothing is answered."""
-        request_id = _params(message).get("requestId")
-        handler = None if request_id is None else self._handlers.get(encode_json(request_id))
+        try:
+            key = encode_json(_params(message).get("requestId"))
+        except NotJson:
+            return  # nothing that was asked under: an id is read as something that can be written
+        handler = self._handlers.get(key)
         if handler is not None:
             handler.withdrawn = True
             handler.scope.cancel()

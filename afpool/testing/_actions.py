@@ -226,8 +226,9 @@ class Sse(Answering):
 
 @attrs.frozen
 class Flood(Answering):
-    """Send the same bytes over and over: in an event stream over HTTP, as they are on stdio, on a
-    WebSocket as one message each.
+    """Send the same bytes over and over.
+
+    In an event stream over HTTP, as they are on stdio, as one message each on a WebSocket.
 
     Args:
         data: What is sent each time: whole events or lines, most usefully. See `REQUEST_ID`.

@@ -30,7 +30,7 @@ import trio
 from afpool._base.gate import Gate  # noqa: TC001
 from afpool._base.seams import Seams  # noqa: TC001
 from afpool.transports._connection import Headers  # noqa: TC001
-from afpool.transports._stream import LAST_WORDS
+from afpool.transports._stream import LAST_WORDS, MAX_OUTBOX
 from afpool.transports._wire import Outgoing, Wire, WireClosed
 from afpool.transports._ws_stream import GatedStream, UpgradeRefused
 
@@ -179,12 +179,16 @@ class WebSocketLink:
                 (`Outgoing.refusal` says why). Must not raise. Not called when the stream ends: `on_lost` is.
 
         Raises:
-            WireClosed: The stream takes nothing any more. Nothing was sent.
+            WireClosed: The stream takes nothing any more, or `MAX_OUTBOX` messages wait already, which ends
+                it. Nothing was sent.
             ValueError: `data` is not UTF-8. Nothing was sent.
         """
         if self._refusing:
             raise WireClosed(self._reason or "the peer takes no more bytes", local=False)
         text = data.decode()
+        if len(self._outbox) >= MAX_OUTBOX:
+            self._end("the peer reads nothing, and too many messages wait for it")
+            raise WireClosed(self._reason or "", local=False)
         outgoing = Outgoing(data, gate, context)
         self._outbox[outgoing] = (text, on_gone)
         task = self._idle_writer

@@ -104,8 +104,16 @@ MESSAGES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "the answer twice in a batch": (b"[" + ANSWER + b"," + ANSWER + b"]", GOOD),
     "two thousand answers in a batch": (b"[" + b",".join([ANSWER] * 2000) + b"]", DROPPED),
     "a resultType that is not known": (result(b'{"content":[],"resultType":"later"}'), LATER),
-    "a request for input": (result(b'{"resultType":"input_required","inputRequests":{}}'), LATER),
-    "a request for input that is none": (result(b'{"resultType":"input_required","requestState":7}'), LATER),
+    "a request for nothing": (result(b'{"resultType":"input_required","inputRequests":{}}'), GOOD),
+    "a request for input that was not offered": (
+        result(b'{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}'),
+        (OK, OK, "input-required answered", OK),
+    ),
+    "a request for input of odd kinds": (
+        result(b'{"resultType":"input_required","inputRequests":{"\\ud800":7,"b":[]},"requestState":7}'),
+        LATER,
+    ),
+    "input requests that are none": (result(b'{"resultType":"input_required","inputRequests":7}'), LATER),
 }
 
 
@@ -247,7 +255,7 @@ FRAMES: dict[str, tuple[Any, str]] = {
             before=b"".join(
                 b'data: {"method":"%b","params":%b}\n\n' % (method, params)
                 for method in (b"notifications/cancelled", b"notifications/message", b"notifications/x")
-                for params in (b"7", b"null", b"[]", b'{"requestId":[]}', DEEP)
+                for params in (b"7", b"null", b"[]", b'{"requestId":[]}', b'{"requestId":"\\ud800"}', DEEP)
             )
         ),
         OK,
@@ -354,7 +362,7 @@ LINES: dict[str, tuple[Any, str]] = {
             b"".join(
                 b'{"method":"%b","params":%b}\n' % (method, params)
                 for method in (b"notifications/cancelled", b"notifications/message", b"notifications/\\ud800")
-                for params in (b"7", b"null", b'{"requestId":[]}', DEEP)
+                for params in (b"7", b"null", b'{"requestId":[]}', b'{"requestId":"\\ud800"}', DEEP)
             )
             + ANSWER
             + b"\n"
