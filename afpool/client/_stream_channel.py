@@ -45,10 +45,6 @@ PROGRESS_KEPT: Final = 32
 _STRINGS = rb"""(?:"[^"\\]*"\s*:\s*"[^"\\]*"\s*,\s*)*"""
 _OUTCOME = rb"""\s*"(?:result|error)"\s*:"""
 _ANSWER = re.compile(rb"""\s*\{\s*%b"id"\s*:\s*(\d{1,18})\s*,\s*%b%b""" % (_STRINGS, _STRINGS, _OUTCOME))
-# A message of an id alone: an answer without a result.
-_EMPTY = re.compile(
-    rb"""\s*\{\s*%b"id"\s*:\s*(\d{1,18})\s*(?:,\s*"[^"\\]*"\s*:\s*"[^"\\]*"\s*)*\}\s*\Z""" % _STRINGS
-)
 _NAMELESS = re.compile(rb"""\s*\{\s*%b%b""" % (_STRINGS, _OUTCOME))
 
 
@@ -163,7 +159,8 @@ class StreamChannel:
             messages = decode_messages(line, self._unreadable)
         except MalformedMessage as error:
             self._unreadable()
-            trip = self._whose(line[:HEAD_BYTES])
+            # half a line before the end of the stream is no answer: its request is lost with the stream
+            trip = None if self.link.at_end else self._whose(line[:HEAD_BYTES])
             if trip is not None:
                 trip.failed(
                     ProtocolError(f"the answer could not be read: {error.reason}; the tool may have run")
@@ -172,10 +169,11 @@ class StreamChannel:
         for message in messages:
             if message.is_response:
                 request_id = message.response_id
-                trip = None if request_id is None else self._pending.pop(request_id, None)
-                if trip is None:
+                trip = None if request_id is None else self._pending.get(request_id)
+                if trip is None or not trip.begun:  # an id can be guessed before its request has left
                     self.dropped += 1
                 else:
+                    del self._pending[trip.request_id]
                     trip.answer_came(Answer(message, size=len(line)))
             elif message.method == "notifications/progress":
                 read = read_progress(message)
@@ -189,13 +187,17 @@ class StreamChannel:
 
     def _whose(self, head: bytes) -> StreamTrip | None:
         """Find who waits for an answer that was not read, by how it begins; nobody waits for it then."""
-        found = _ANSWER.match(head) or _EMPTY.match(head)
+        found = _ANSWER.match(head)
+        trip: StreamTrip | None = None
         if found is not None:
-            return self._pending.pop(int(found[1]), None)
-        if len(self._pending) == 1 and _NAMELESS.match(head):
+            trip = self._pending.get(int(found[1]))
+        elif len(self._pending) == 1 and _NAMELESS.match(head):
             # An answer whose id stands behind its result can only be that of the one that is waited for.
-            return self._pending.popitem()[1]
-        return None
+            (trip,) = self._pending.values()
+        if trip is None or not trip.begun:
+            return None
+        del self._pending[trip.request_id]
+        return trip
 
     def _too_long(self, line: LineTooLong) -> None:
         trip = self._whose(line.head)

@@ -65,6 +65,7 @@ class StreamLink:
         skipped: How many lines were skipped because they cannot be JSON: they start with neither `{` nor `[`
             nor a byte order mark.
         too_long: How many lines were longer than the cap.
+        at_end: The peer has closed; a line that is handed over now may have been cut off.
         fault: The exception of a callback or of the link itself that ended the stream, if one did.
     """
 
@@ -82,6 +83,7 @@ class StreamLink:
         "_seams",
         "_started",
         "_wire",
+        "at_end",
         "fault",
         "skipped",
         "too_long",
@@ -113,6 +115,7 @@ class StreamLink:
         self._reason: str | None = None
         self.skipped = 0
         self.too_long = 0
+        self.at_end = False
         self.fault: Exception | None = None
 
     @property
@@ -302,6 +305,7 @@ class StreamLink:
             except Woken:
                 continue
             # A last line that lacks its newline may be a whole message of a peer that left in a hurry.
+            self.at_end = not chunk
             for line in splitter.feed(chunk) if chunk else splitter.at_eof():
                 self._take(line)
                 if self._stopped():

@@ -73,6 +73,8 @@ class WebSocketLink:
         subprotocol: What the server chose of what was offered, or `None`.
     """
 
+    at_end: Final = False  # a message comes whole or not at all
+
     __slots__ = (
         "_closing", "_connection", "_idle_writer", "_max_message", "_on_line", "_on_lost", "_open", "_outbox",
         "_reason", "_refusing", "_request", "_scope", "_seams", "_settled", "_stream", "fault", "skipped",
