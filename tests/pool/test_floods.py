@@ -32,7 +32,6 @@ GROWTH = 64 * 1024 * 1024  # bytes that the process may grow by meanwhile
 KINDS = {
     "progress": '{"jsonrpc":"2.0","method":"notifications/progress",'
     '"params":{"progressToken":@request-id@,"progress":1}}',
-    "logs": '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}',
     "list_changed": '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
     "answers to nobody": '{"jsonrpc":"2.0","id":987654,"result":{}}',
     "requests": '{"jsonrpc":"2.0","id":"a","method":"sampling/createMessage","params":{}}',
@@ -116,7 +115,11 @@ async def test_a_flood_costs_its_own_key(way: str, kind: str):
                         await echo.call({"n": n}, identity=BOB)
                 grown = resident() - before
                 assert grown < GROWTH
-                assert not call.done.is_set()
+                if call.done.is_set():
+                    # a server that asks faster than it reads the answers has ended its stream
+                    assert (way, kind) == ("line", "requests"), call.error
+                    assert call.error is not None
+                    assert call.error.code == "session-handle-lost"
                 assert kind != "progress" or heard > 1000
                 pool.cancel("f")
                 with trio.fail_after(PATIENCE):
