@@ -265,7 +265,7 @@ class HttpConnection:
                     raise BadHttp("the server's answer has a content encoding that was not asked for")
             elif name == b"keep-alive":
                 self._keep_for = min(self._keep_for, _announced(value))
-            elif name == b"content-type" and value[:17].lower() == b"text/event-stream":
+            elif name == b"content-type" and value.startswith(b"text/event-stream"):
                 self.read_size = READ_EVENTS
         sink.head(status, headers)
 
