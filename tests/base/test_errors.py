@@ -39,6 +39,10 @@ PROMISED = {
     "ToolError": ("tool-error", (A,)),
     "ActorCrashed": ("actor-crashed", (N, D)),
     "NotOwner": ("not-owner", (N,)),
+    "NotOffered": ("not-offered", (N,)),
+    "InputRequired": ("input-required", (A, D)),
+    "ElicitationRequired": ("elicitation-required", (A,)),
+    "InvalidOutput": ("invalid-output", (A,)),
 }
 
 
