@@ -36,13 +36,13 @@ ACTORS = [
 ]  # fmt: skip
 ACTORS_TESTING = ["Turn", "assert_quiescent", "run_turns"]
 AFPOOL_TESTING = [
-    "Action", "Advertise", "Arrival", "Ask", "Body", "ChildLog", "CloseFrame", "Delay", "Drop",
+    "Action", "Advertise", "Arrival", "Ask", "Body", "BreakOff", "ChildLog", "CloseFrame", "Delay", "Drop",
     "Execution", "FakeAuthorizationServer", "FakePrompt", "FakeProxy", "FakeResource", "FakeServer",
-    "FakeTool", "Flood", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "OAuthArrival",
-    "Offers", "Progress", "REQUEST_ID", "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script",
-    "Sse", "Status", "StdioScript", "ToolSpec", "Truncate", "Tunnel", "WebSocketManners", "ask_tool",
-    "big_tool", "counter_tool", "echo_tool", "fail_tool", "input_required", "input_tool",
-    "progress_tool", "sleep_tool", "text_result", "whoami_tool",
+    "FakeTool", "Flood", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "OAuthArrival", "Offers",
+    "Progress", "REQUEST_ID", "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse",
+    "Status", "StdioScript", "ToolSpec", "Truncate", "Tunnel", "WebSocketManners", "ask_tool", "big_tool",
+    "counter_tool", "echo_tool", "fail_tool", "input_required", "input_tool", "progress_tool", "sleep_tool",
+    "text_result", "whoami_tool",
 ]  # fmt: skip
 AFPOOL_CREDENTIALS = [
     "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",

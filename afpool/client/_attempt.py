@@ -41,8 +41,10 @@ from ..protocol import (
 from ..transports import BadHttp, ConnectFailed, Truncated, Unsendable, WireClosed, Woken
 from ._header_rules import checked
 from ._http_channel import HttpChannel
+from ._resume import ResumeFailed
 from ._rounds import after_a_question, next_round
 from ._signing import can_sign_again, signature
+from ._sse_channel import SseChannel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -150,7 +152,7 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
     if answering.tracks:
         rpc.on_message = answering.stream_of(caller.operation)
     channel = client.channel
-    if client.settings.signer is not None and isinstance(channel, HttpChannel):
+    if client.settings.signer is not None and isinstance(channel, HttpChannel | SseChannel):
         draft = channel.draft(rpc, headers)
         signing = signature(client, draft.request, channel.url(), tries.refusal)
         signed = await boundary("sign", signing, caller)
@@ -203,6 +205,10 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
             "the connection broke in the middle of the answer; the request was sent and may have run",
             delivery=IN_DOUBT,
         ) from error
+    except ResumeFailed as error:
+        text = f"the answer's stream ended early and cannot be taken up again: {error}"
+        kind = LocalSessionHandleLostError if error.over else ConnectionLost
+        raise kind(f"{text}; the request was sent and may have run", delivery=IN_DOUBT) from error
     except BadHttp as error:
         raise ServerFailed(
             f"the answer is not HTTP/1.1 ({error}); whether the request ran is not known"

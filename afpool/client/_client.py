@@ -39,6 +39,7 @@ from ..protocol import (
     call_params,
     cancelled_params,
     classify_http,
+    classify_posted,
     classify_stream,
     decode_json,
     encode_notification,
@@ -51,6 +52,7 @@ from ..protocol import (
     param_headers,
     parse_challenge,
     read_call_result,
+    resumes,
     same_origin_redirect,
 )
 from ..transports import origin_of
@@ -61,7 +63,8 @@ from ._errand import run_errand
 from ._http_channel import HttpChannel
 from ._list_tools import fetch_tools
 from ._listen import Listener
-from ._own import send_own
+from ._own import dressed, send_own
+from ._sse_channel import SseChannel
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
 
@@ -71,7 +74,8 @@ if TYPE_CHECKING:
     from .._base.credential import CredentialRequirement, NeedsAuthorization
     from .._base.identity import Identity
     from ..protocol import Message, Negotiated
-    from ..transports import Headers, StdioProcess
+    from ..transports import Headers, HttpRequest, StdioProcess
+    from ._attempt import Tries
     from ._endpoint import Endpoint
     from ._errand import Received
     from ._plan import Plan
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("afpool")
 
+OTHER_VERSION: Final = "protocol version no longer spoken"
 NOTICE: Final = "notifications/tools/list_changed"
 CANCELLED: Final = "notifications/cancelled"
 FOR_THE_HOST: Final = frozenset({LOG_NOTICE, PROMPTS_CHANGED, RESOURCES_CHANGED, UPDATED_NOTICE})
@@ -125,7 +130,7 @@ class Client:
         settings: ClientSettings,
         hooks: Hooks,
         spawn: Callable[..., None],
-        channel: HttpChannel | StreamChannel,
+        channel: HttpChannel | SseChannel | StreamChannel,
         process: StdioProcess | None,
     ) -> None:
         self.id = client_id
@@ -152,7 +157,7 @@ class Client:
         self.listener = Listener(self, spawn)
         self.answering = Answering(self, plan.requests, spawn)
         channel.on_message = self._message
-        if isinstance(channel, StreamChannel):
+        if not isinstance(channel, HttpChannel):
             channel.on_lost = self.lose
 
     # ------------------------------------------------------------------ what it is
@@ -160,12 +165,12 @@ class Client:
     @property
     def carries_headers(self) -> bool:
         """Whether each request is an HTTP exchange of its own."""
-        return isinstance(self.channel, HttpChannel)
+        return not isinstance(self.channel, StreamChannel)
 
     @property
     def shared_stream(self) -> bool:
-        """Whether requests share one stream."""
-        return isinstance(self.channel, StreamChannel)
+        """Whether the answers to all requests share one stream."""
+        return not isinstance(self.channel, HttpChannel)
 
     @property
     def stateless(self) -> bool:
@@ -190,7 +195,8 @@ class Client:
     @property
     def stream_state(self) -> str:
         """`unasked`, `connecting`, `listening`, `lost` or `unsupported`."""
-        return self.listener.state
+        state = self.listener.state
+        return "unsupported" if state == "listening" and not self.listener.hears_tools else state
 
     def offers(self, *path: str) -> bool:
         """Whether the server's capabilities hold a member; an object counts, `false` does not.
@@ -205,10 +211,25 @@ class Client:
             node = node.get(name) if isinstance(node, dict) else None
         return isinstance(node, dict) or node is True
 
+    @property
+    def has_session(self) -> bool:
+        """Whether it has a session over HTTP: an id from `initialize`, or the place where it posts."""
+        negotiated = self.negotiated
+        return negotiated is not None and (
+            negotiated.session_id is not None or isinstance(self.channel, SseChannel)
+        )
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it is over because its server speaks another protocol version now."""
+        return self.lost == OTHER_VERSION
+
     def opened(self, negotiated: Negotiated, meta: bytes) -> None:
         """The negotiation is done."""
         self.negotiated = negotiated
         self.meta = self._plain_meta = meta
+        if isinstance(self.channel, HttpChannel) and resumes(negotiated.version):
+            self.channel.resumes = self
         if self.answering.tracks:
             self.listener.start_for_questions()
 
@@ -299,12 +320,14 @@ class Client:
                 answer.status,
                 answer.kind or BodyKind.EMPTY,
                 message,
-                had_session=negotiated is not None and negotiated.session_id is not None,
+                had_session=self.has_session,
                 era=era,
                 text_hint=answer.hint,
                 challenge=parse_challenge(answer.header(WWW_AUTHENTICATE)) is not None,
                 same_origin=self.redirect_target(answer.status, answer.header(LOCATION)) is not None,
             )
+            if self.shared_stream:
+                outcome = classify_posted(outcome)
         if outcome.error is None and message is not None and era is Era.STATELESS:
             if is_complete(message.result):
                 return outcome
@@ -329,14 +352,19 @@ class Client:
         if outcome.error is SessionExpiredError:
             self.lose("session expired")
         elif outcome.followup is Followup.RENEGOTIATE:
+            self.outdate()
+
+    def outdate(self) -> None:
+        """The server speaks another protocol version now; a pinned one leaves nothing to negotiate."""
+        if self.plan.protocol_version is None:
             self.endpoint.forget_era()
-            self.lose("protocol version no longer spoken")
+            self.lose(OTHER_VERSION)
 
     def cancel(self, trip: Trip) -> trio.Event | None:
         """Tell the server that nobody waits for an answer any more. Synchronous; nothing is waited for.
 
         Returns:
-            On a shared stream: set when the notice leaves.
+            On a shared stream: set when the notice leaves, or is given up.
         """
         if self.cancel_by_closing:
             trip.close()
@@ -344,19 +372,22 @@ class Client:
         params = cancelled_params(getattr(trip, "request_id", 0), meta=self.meta if self.stateless else b"")
         if isinstance(self.channel, StreamChannel):
             return self.channel.tell(encode_notification(CANCELLED, params))
-        self._in_background(self._notify, CANCELLED, params)
-        return None
+        left = trio.Event()
+        self._in_background(self._notify, CANCELLED, params, left)
+        return left if self.shared_stream else None
 
     def _in_background(self, fn: Callable[..., object], *args: object) -> None:
         # In the last moments of a pool nothing is started any more, and nobody misses it.
         with contextlib.suppress(PoolClosed):
             self._spawn(fn, *args)
 
-    async def _notify(self, method: str, params: bytes) -> None:
+    async def _notify(self, method: str, params: bytes, left: trio.Event) -> None:
         try:
             await self.control(Rpc(method, params, notification=True), self.settings.control_timeout)
         except AfpoolError:
             return  # a notice that does not arrive changes nothing of ours
+        finally:
+            left.set()
 
     # ------------------------------------------------------------------ the client's own requests
 
@@ -405,7 +436,7 @@ class Client:
     def redirect_target(self, status: int | None, location: bytes | str | None) -> str | None:
         """Where an answer sends the request, if it may be followed there: 307 or 308 within the origin."""
         channel = self.channel
-        if status not in (307, 308) or not isinstance(channel, HttpChannel):
+        if status not in (307, 308) or isinstance(channel, StreamChannel):
             return None
         target = same_origin_redirect(channel.url(), location)
         if target is None:
@@ -419,10 +450,15 @@ class Client:
     def go_to(self, url: str) -> None:
         """Send requests there from now on; a URL that `redirect_target` gave."""
         channel = self.channel
-        assert isinstance(channel, HttpChannel)
+        assert not isinstance(channel, StreamChannel)
         origin, channel.target = origin_of(url)
         if origin != channel.link.origin:
+            assert isinstance(channel, HttpChannel)
             channel.move(origin)
+
+    async def dressed(self, request: HttpRequest, tries: Tries) -> HttpRequest | None:
+        """A request of its own with credential and signature; `None` where they cannot be had."""
+        return await dressed(self, request, tries)
 
     def needs_authorization(self, needs: NeedsAuthorization) -> None:
         """Hand the address to the host and to nobody else."""
@@ -444,7 +480,8 @@ class Client:
     def heard(self, message: Message) -> None:
         """Take in a notification."""
         if message.method == NOTICE:
-            self.hooks.list_changed(self)
+            if not self.stateless or self.listener.belongs(message):
+                self.hooks.list_changed(self)
         elif message.method == CANCELLED and not self.stateless:
             self.answering.withdrawn(message)
         elif message.method in FOR_THE_HOST:
@@ -456,7 +493,7 @@ class Client:
 
     def prune(self, now: float) -> float:
         """Close kept connections past their time; return when to look again."""
-        if not isinstance(self.channel, HttpChannel):
+        if isinstance(self.channel, StreamChannel):
             return float("inf")
         link = self.channel.link
         link.prune()
@@ -489,6 +526,8 @@ class Client:
                 ):
                     await self._delete(deadline)
                 return "closed"
+            if isinstance(self.channel, SseChannel):
+                return "closed"  # there is no other goodbye than the end of the stream
             await self.channel.aclose(deadline)
             if self.process is None:
                 return "closed"

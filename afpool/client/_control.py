@@ -76,6 +76,10 @@ class Control:
             "the server did not answer the client's own request in time", delivery=delivery
         )
 
+    def still_wanted(self) -> None:
+        """Raise when the client is over."""
+        self.ask("resume")
+
     def relist(self) -> Awaitable[None] | None:
         """A client's own request stands on no list."""
         return None

@@ -34,7 +34,7 @@ class Endpoint:
         connecting: At most so many openings at once.
     """
 
-    __slots__ = ("_connectors", "_era", "_era_until", "_seams", "connecting", "name")
+    __slots__ = ("_connectors", "_era", "_era_until", "_seams", "_sse", "connecting", "name")
 
     def __init__(self, name: str, max_connecting: int, seams: Seams) -> None:
         self.name = name
@@ -43,19 +43,26 @@ class Endpoint:
         self._connectors: dict[_Way, Connector] = {}
         self._era: Era | None = None
         self._era_until = 0.0
+        self._sse = False
 
     def era(self) -> Era | None:
         """The era this endpoint was last seen in, while that is believed."""
         return self._era if self._seams.now() < self._era_until else None
 
-    def remember(self, era: Era) -> None:
-        """An opening has found the era out."""
+    def speaks_sse(self) -> bool:
+        """Whether it was last seen to speak HTTP+SSE, while that is believed."""
+        return self._sse and self.era() is not None
+
+    def remember(self, era: Era, *, sse: bool = False) -> None:
+        """An opening has found the era out, and whether it is spoken over HTTP+SSE."""
         self._era = era
+        self._sse = sse
         self._era_until = self._seams.now() + ERA_KEPT
 
     def forget_era(self) -> None:
         """It has proved wrong."""
         self._era = None
+        self._sse = False
 
     def connector(self, tls: TlsConfig, *, proxy: Proxy | None = None, uds: str | None = None) -> Connector:
         """The connector of one way to the endpoint; keeps DNS answers. Called once per opening.

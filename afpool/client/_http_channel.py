@@ -1,12 +1,15 @@
 """Requests as HTTP exchanges: one POST each, the answer as JSON or as an event stream.
 
-Answers are correlated by exchange, not by id: servers put wrong ids, and none, on errors.
+Answers are correlated by exchange, not by id: servers put wrong ids, and none, on errors. An event stream
+that ends early may be taken up again: `_resume.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
+
+import trio
 
 from .._base.errors import ANSWERED, TooLarge
 from .._base.model import Progress
@@ -22,20 +25,24 @@ from ..protocol import (
     encode_notification,
     encode_request,
 )
-from ..transports import HttpLink, HttpRequest
+from ..transports import HttpLink, HttpRequest, Truncated, WireClosed, Woken
 from ._header_rules import merged
+from ._resume import Resumption, event_id_header
 from ._trip import Answer, Rpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from .._base.gate import Gate
+    from ..protocol import SseEvent
     from ..transports import Headers, HttpExchange, HttpxExchange, HttpxLink, Origin
+    from ._client import Client
+    from ._trip import Caller
 
     Link: TypeAlias = HttpLink | HttpxLink
 
 HINT_BYTES: Final = 2048
+IDS_KEPT: Final = 10_000
 SMALL_PIECE: Final = 1024
 
 
@@ -65,11 +72,14 @@ class HttpChannel:
         target: Path and query; a redirect to the same origin changes it.
         headers: Sent with every request, lower-case pairs.
         on_message: Told of notifications and requests that come on any stream.
-        next_id: Ids of this client's requests.
         movable: Whether `http` may become `https` where the server says so.
+        resumes: The client whose answers may be asked for again where their stream ends early; `None` where
+            its protocol version knows no such thing, and while it is being opened.
     """
 
-    __slots__ = ("_before", "_next", "headers", "link", "max_message", "movable", "on_message", "target")
+    __slots__ = (
+        "_before", "_next", "headers", "link", "max_message", "movable", "on_message", "resumes", "target",
+    )  # fmt: skip
 
     def __init__(
         self, link: Link, target: bytes, headers: Headers, max_message: int, *, movable: bool = True
@@ -80,8 +90,14 @@ class HttpChannel:
         self.max_message = max_message
         self.movable = movable
         self.on_message: Callable[[Message], None] = _ignore
+        self.resumes: Client | None = None
         self._before: Link | None = None
         self._next = 0
+
+    def next_id(self) -> int:
+        """Count one more request of this client."""
+        self._next += 1
+        return self._next
 
     def trip(self, rpc: Rpc, headers: Headers) -> HttpTrip:
         """Make a trip; nothing happens before its `run`."""
@@ -140,11 +156,14 @@ def with_headers(request: HttpRequest, headers: Headers) -> HttpRequest:
 class HttpTrip:
     """One POST and its answer."""
 
-    __slots__ = ("_exchange", "_sink", "request_id", "size")
+    __slots__ = ("_channel", "_exchange", "_lane", "_rest", "_sink", "request_id", "size")
 
     def __init__(self, channel: HttpChannel, request: HttpRequest, rpc: Rpc, request_id: int) -> None:
         self.request_id = request_id
         self.size = len(request.body)
+        self._channel = channel
+        self._lane = rpc.lane
+        self._rest: Resumption | None = None
         on_message = channel.on_message if rpc.on_message is None else rpc.on_message
         self._sink = AnswerSink(channel.max_message, on_message, rpc.on_progress)
         self._exchange: HttpExchange | HttpxExchange = channel.link.exchange(request, self._sink, rpc.lane)
@@ -156,32 +175,69 @@ class HttpTrip:
 
     @property
     def answered(self) -> bool:
-        """Its answer has come; one without a JSON-RPC message in it is a sign of life all the same."""
-        return self._sink.message is not None or self._exchange.complete
+        """Its answer has come; one without a JSON-RPC message is a sign of life all the same."""
+        return self._sink.message is not None or (self._rest is None and self._exchange.complete)
 
     @property
     def over(self) -> bool:
         """Nothing more is to come."""
-        return not self._exchange.held
+        return not self._exchange.held if self._rest is None else self._rest.over
 
-    async def run(self, gate: Gate, deadline: float) -> Answer:
-        """Send under the gate and wait for the answer; raises what the exchange raises."""
-        await self._exchange.run(gate, deadline)
+    async def run(self, gate: Caller, deadline: float) -> Answer:
+        """Send under the gate and wait for the answer; raises what the exchange raises.
+
+        Raises:
+            ResumeFailed: The answer's stream ended early, and the rest of it cannot be had.
+        """
+        try:
+            await self._exchange.run(gate, deadline)
+        except (Truncated, WireClosed) as error:
+            if (isinstance(error, WireClosed) and error.local) or not self._may_go_on():
+                raise
+        else:
+            if self._sink.message is not None or not self._may_go_on():
+                return self._sink.answer()
+        self._rest = Resumption(self._channel, self._sink, self.request_id, self._lane, gate)
+        try:
+            await self._rest.run(deadline)
+        except (Woken, trio.Cancelled):
+            raise  # handed over: a cancel notice is still to be sent
+        except BaseException:
+            self._rest.over = True
+            raise
         return self._sink.answer()
+
+    def _may_go_on(self) -> bool:
+        parser = self._sink.parser
+        return (
+            parser is not None
+            and self._sink.status == 200
+            and self._channel.resumes is not None
+            and event_id_header(parser.last_event_id) is not None
+        )
 
     async def finish(self) -> Answer:
         """Wait on after a hand-over."""
         self._sink.on_progress = None
-        await self._exchange.finish()
+        if self._rest is None:
+            await self._exchange.finish()
+        else:
+            await self._rest.finish()
         return self._sink.answer()
 
     def wake(self) -> None:
         """Make the task that waits raise `Woken`."""
-        self._exchange.wake()
+        if self._rest is None:
+            self._exchange.wake()
+        else:
+            self._rest.wake()
 
     def close(self) -> None:
         """Close the connection: the end of the response stream, if there was one."""
-        self._exchange.close()
+        if self._rest is None:
+            self._exchange.close()
+        else:
+            self._rest.close()
 
 
 @final
@@ -190,13 +246,14 @@ class AnswerSink:
 
     __slots__ = (
         "_chunks",
+        "_ids",
         "_max",
         "_on_message",
-        "_parser",
         "headers",
         "kind",
         "message",
         "on_progress",
+        "parser",
         "size",
         "status",
     )
@@ -211,7 +268,8 @@ class AnswerSink:
         self._on_message = on_message
         self.on_progress = on_progress
         self._chunks: list[bytes | bytearray] = []
-        self._parser: SseParser | None = None
+        self._ids: set[str] | None = None  # of the events seen, for a server that replays too much
+        self.parser: SseParser | None = None
         self.status = 0
         self.headers: Headers = []
         self.kind = BodyKind.EMPTY
@@ -229,7 +287,7 @@ class AnswerSink:
                 break
         self.kind = body_kind(content_type)
         if self.kind is BodyKind.SSE:
-            self._parser = SseParser(self._max)
+            self.parser = SseParser(self._max)
 
     def data(self, chunk: bytes, /) -> bool:
         """Take a piece of the body.
@@ -238,17 +296,17 @@ class AnswerSink:
             TooLarge: The answer, or one event of its stream, is larger than the cap.
         """
         self.size += len(chunk)
-        if self._parser is None:
+        if self.parser is None:
             if self.size > self._max:
-                raise self._too_large()
+                raise self.too_large()
             self._keep(chunk)
             return False
         try:
-            events = self._parser.feed(chunk)
+            events = self.parser.feed(chunk)
         except EventTooLarge as error:
             if self._take_events(error.events):
                 return True
-            raise self._too_large() from None
+            raise self.too_large() from None
         return self._take_events(events)
 
     def _keep(self, chunk: bytes) -> None:
@@ -263,17 +321,43 @@ class AnswerSink:
         else:
             chunks.append(chunk)
 
-    def _take_events(self, events: list[Any]) -> bool:
+    def _take_events(self, events: list[SseEvent]) -> bool:
         for event in events:
-            if not event.data or event.event not in ("message", ""):
-                continue
-            try:
-                messages = decode_messages(event.data)
-            except MalformedMessage:
-                continue  # one unreadable event is no reason to lose the response behind it
-            for message in messages:
+            if event.id:
+                self._seen(event.id)
+            for message in _messages(event):
                 self._take(message)
         return self.message is not None
+
+    def _seen(self, event_id: str) -> None:
+        if self._ids is None:
+            self._ids = set()
+        if len(self._ids) < IDS_KEPT:
+            self._ids.add(event_id)
+
+    def take_rest(self, events: list[SseEvent], request_id: int) -> tuple[bool, bool]:
+        """Take events of a further stream of the same answer.
+
+        Args:
+            events: As they came.
+            request_id: The only one whose response is taken.
+
+        Returns:
+            Whether an event was new, and whether the response has come.
+        """
+        fresh = False
+        for event in events:
+            replayed = bool(event.id) and self._ids is not None and event.id in self._ids
+            fresh = fresh or not replayed
+            if event.id:
+                self._seen(event.id)
+            for message in _messages(event):
+                if not message.is_response:
+                    if not replayed:
+                        self._take(message)
+                elif message.response_id == request_id:
+                    self._take(message)
+        return fresh, self.message is not None
 
     def _take(self, message: Message) -> None:
         if message.is_response:
@@ -288,7 +372,7 @@ class AnswerSink:
     def answer(self) -> Answer:
         """What has come, once the exchange is complete."""
         body = b""
-        if self._parser is None and self._chunks:
+        if self.parser is None and self._chunks:
             first = self._chunks[0]
             # most answers come in one piece, which is not copied
             body = first if len(self._chunks) == 1 and type(first) is bytes else b"".join(self._chunks)
@@ -306,12 +390,22 @@ class AnswerSink:
         except MalformedMessage:
             return
 
-    def _too_large(self) -> TooLarge:
+    def too_large(self) -> TooLarge:
+        """Make the error of an answer over the cap."""
         return TooLarge(
             f"the answer is larger than {self._max} bytes and was not read; the tool may have run",
             delivery=ANSWERED,
             http_status=self.status,
         )
+
+
+def _messages(event: SseEvent) -> list[Message]:
+    if not event.data or event.event not in ("message", ""):
+        return []
+    try:
+        return decode_messages(event.data)
+    except MalformedMessage:
+        return []  # one unreadable event is no reason to lose the response behind it
 
 
 def read_progress(message: Message) -> tuple[object, Progress] | None:

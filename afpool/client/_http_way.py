@@ -8,6 +8,7 @@ from .._base.errors import OpenFailed
 from ..protocol import ACCEPT, ACCEPT_BOTH, CONTENT_TYPE, JSON_TYPE
 from ..transports import HttpLink, origin_of
 from ._http_channel import HttpChannel
+from ._sse_channel import SseChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
 
 
 def http_channel(
-    transport: HttpTransport, endpoint: Endpoint, settings: ClientSettings, spawn: Callable[..., None]
-) -> HttpChannel:
-    """Make one client's channel. Nothing is connected before the first request.
+    transport: HttpTransport,
+    endpoint: Endpoint,
+    settings: ClientSettings,
+    spawn: Callable[..., None],
+    *,
+    sse: bool = False,
+) -> HttpChannel | SseChannel:
+    """Make one client's channel, of HTTP+SSE where `sse`. Nothing is connected before the first request.
 
     Raises:
         OpenFailed: The factory of an httpx transport raised, or gave something else.
@@ -40,6 +46,8 @@ def http_channel(
         )
     headers = [(CONTENT_TYPE, JSON_TYPE), (ACCEPT, ACCEPT_BOTH)]
     headers += [(name.encode("ascii"), value.encode("latin-1")) for name, value in transport.headers]
+    if sse:
+        return SseChannel(link, target, headers, settings.max_message, spawn)
     # What stands on a Unix socket, or at the end of somebody else's way, is not found by a scheme.
     movable = transport.uds is None and transport.httpx_transport is None
     return HttpChannel(link, target, headers, settings.max_message, movable=movable)

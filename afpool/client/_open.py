@@ -6,6 +6,7 @@ The verdict on the era is the endpoint's and is shared; everything that carries 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -16,11 +17,13 @@ from .._base.errors import (
     ConnectionLost,
     LocalSessionHandleLostError,
     OpenFailed,
+    PoolClosed,
     ProtocolError,
     ServerFailed,
     TooLarge,
 )
 from ..protocol import (
+    LATEST_HANDSHAKE,
     METHOD,
     PROTOCOL_VERSION,
     RETRY_AFTER,
@@ -33,6 +36,7 @@ from ..protocol import (
     Negotiation,
     Respawn,
     Send,
+    era_of,
     parse_retry_after,
     stateless_meta,
 )
@@ -42,7 +46,9 @@ from ._client import Client
 from ._control import Control
 from ._http_channel import HttpChannel
 from ._http_way import http_channel
+from ._open_stream import PROBE_HTTP, NoStream, open_stream
 from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, WebSocketTransport
+from ._sse_channel import SseChannel
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
 from ._upgrade import credential_wanted, upgraded
@@ -52,15 +58,17 @@ if TYPE_CHECKING:
 
     from .._base.identity import Identity
     from ..protocol import Message, Negotiated
+    from ..transports import Headers
     from ._endpoint import Endpoint
     from ._settings import ClientSettings, Hooks
     from ._trip import Answer
 
-PROBE_HTTP: Final = 10.0
 # Silence is taken for a server of before 2026, so a server that is only slow to start must not look like one.
 PROBE_STREAM: Final = 6.0
 HANDSHAKE: Final = 30.0
 REAPING: Final = 1.0
+# How a server that speaks HTTP+SSE alone answers a POST to the address of its stream.
+NO_STREAMABLE: Final = (400, 404, 405)
 
 
 async def open_client(
@@ -153,36 +161,94 @@ class _Opener:
         self._spawn = spawn
         self._client: Client | None = None
         self._answer: Answer | None = None  # to the last request
+        self._begun: Negotiated | None = None  # the server has a session for us
 
     async def drop(self) -> None:
-        """Leave nothing behind. Shielded: a child that was killed has to be reaped, which takes no time."""
+        """Leave nothing behind. Shielded: a child that was killed has to be reaped, which takes no time.
+
+        A session that the server has opened already is ended in the background, within `control_timeout`.
+        """
         client, self._client = self._client, None
-        if client is not None:
-            client.kill()
-            if client.process is not None:
-                await client.process.aclose(self._settings.seams.now() + REAPING, eof_grace=0, term_grace=0)
+        if client is None:
+            return
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.session_id is not None and isinstance(client.channel, HttpChannel):
+            if client.negotiated is None:
+                client.channel.headers = [*client.channel.headers, *_session_headers(begun)]
+                client.negotiated = begun
+            with contextlib.suppress(PoolClosed):
+                self._spawn(client.aclose, self._settings.seams.now() + self._settings.control_timeout)
+                return
+        client.kill()
+        if client.process is not None:
+            await client.process.aclose(self._settings.seams.now() + REAPING, eof_grace=0, term_grace=0)
 
     async def run(self) -> Client:
-        client = self._client = await self._make()
+        transport = self._plan.transport
+        streaming = transport.streaming if isinstance(transport, HttpTransport) else "streamable"
+        if streaming == "sse":
+            return await self._run_sse()
+        if streaming == "auto" and self._endpoint.speaks_sse() and self._handshake_fits():
+            try:
+                return await self._run_sse()
+            except NoStream:
+                self._endpoint.forget_era()  # it may have been replaced since
+                await self.drop()
+        try:
+            return await self._negotiate(await self._make(), self._endpoint.era())
+        except OpenFailed as failure:
+            if streaming != "auto" or not self._may_be_sse(failure):
+                raise
+            try:
+                return await self._run_sse()
+            except NoStream:
+                raise failure from None
+
+    def _may_be_sse(self, failure: OpenFailed) -> bool:
+        """Whether both eras of Streamable HTTP were refused as a server of 2024-11-05 refuses them."""
+        return failure.http_status in NO_STREAMABLE and self._handshake_fits()
+
+    def _handshake_fits(self) -> bool:
+        pinned = self._plan.protocol_version
+        return pinned is None or era_of(pinned) is Era.HANDSHAKE
+
+    async def _run_sse(self) -> Client:
+        """Open over HTTP+SSE.
+
+        Raises:
+            NoStream: The server does not speak it here.
+        """
+        await self.drop()
+        client = await self._make(sse=True)
+        await open_stream(client, self._settings)
+        # This transport knows the handshake era only: it is offered, and nothing is probed.
+        return await self._negotiate(client, Era.HANDSHAKE, self._plan.protocol_version or LATEST_HANDSHAKE)
+
+    async def _negotiate(self, client: Client, remembered: Era | None, pinned: str | None = None) -> Client:
         negotiation = Negotiation(
             "stream" if client.shared_stream else "http",
-            self._plan.protocol_version,
-            self._endpoint.era(),
+            pinned or self._plan.protocol_version,
+            remembered,
             client_name=self._settings.client_name,
             client_version=self._settings.client_version,
             capabilities=self._capabilities,
         )
         tries = Tries()
         while True:
+            self._begun = negotiation.begun
             step = negotiation.next()
             if isinstance(step, Send):
                 await self._send(client, negotiation, step, tries)
             elif isinstance(step, NeedCredential):
-                self._need_credential(client, negotiation, tries, step)
+                assert self._answer is not None
+                failure = credential_wanted(client, self._answer, step.http_status, tries)
+                if failure is not None:
+                    raise failure
+                negotiation.resumed()
             elif isinstance(step, Respawn):
                 # the old process is gone before the new one starts: some servers own what they serve
                 await self._end(client)
-                client = self._client = await self._make()
+                client = await self._make()
                 negotiation.respawned()
             elif isinstance(step, Failed):
                 answer = self._answer
@@ -198,7 +264,7 @@ class _Opener:
 
     def _done(self, client: Client, negotiated: Negotiated) -> Client:
         if self._plan.protocol_version is None:
-            self._endpoint.remember(negotiated.era)
+            self._endpoint.remember(negotiated.era, sse=isinstance(client.channel, SseChannel))
         meta = b""
         channel = client.channel
         if negotiated.era is Era.STATELESS:
@@ -208,10 +274,8 @@ class _Opener:
                 self._settings.client_version,
                 self._capabilities,
             )
-        if isinstance(channel, HttpChannel):
-            channel.headers = [*channel.headers, (PROTOCOL_VERSION, negotiated.version.encode())]
-            if negotiated.session_id is not None:
-                channel.headers.append((SESSION_ID, negotiated.session_id.encode()))
+        if not isinstance(channel, StreamChannel):
+            channel.headers = [*channel.headers, *_session_headers(negotiated)]
         client.opened(negotiated, meta)
         return client
 
@@ -284,29 +348,18 @@ class _Opener:
             return
         negotiation.answered(answer.message, status=answer.status, session_id=answer.header(SESSION_ID))
 
-    def _need_credential(
-        self, client: Client, negotiation: Negotiation, tries: Tries, step: NeedCredential
-    ) -> None:
-        """Resume with a new credential, or say why there is none."""
-        answer = self._answer
-        assert answer is not None
-        failure = credential_wanted(client, answer, step.http_status, tries)
-        if failure is not None:
-            raise failure
-        negotiation.resumed()
-
     # ------------------------------------------------------------------ channels
 
-    async def _make(self) -> Client:
+    async def _make(self, *, sse: bool = False) -> Client:
         settings = self._settings
         transport = self._plan.transport
         if isinstance(transport, WebSocketTransport):
             return await upgraded(self._unopened, Client.kill, transport, self._spawn)
         process: StdioProcess | None = None
         background: Callable[[], Awaitable[None]] | None = None
-        channel: HttpChannel | StreamChannel
+        channel: HttpChannel | SseChannel | StreamChannel
         if isinstance(transport, HttpTransport):
-            channel = http_channel(transport, self._endpoint, settings, self._spawn)
+            channel = http_channel(transport, self._endpoint, settings, self._spawn, sse=sse)
         elif isinstance(transport, StdioTransport):
             try:
                 process = await StdioProcess.spawn(transport.config, settings.seams)
@@ -335,7 +388,9 @@ class _Opener:
     def _unopened(self) -> Client:
         return self._keep(StreamChannel(None, self._settings.max_message, self._settings.seams))
 
-    def _keep(self, channel: HttpChannel | StreamChannel, process: StdioProcess | None = None) -> Client:
+    def _keep(
+        self, channel: HttpChannel | SseChannel | StreamChannel, process: StdioProcess | None = None
+    ) -> Client:
         made: dict[str, Any] = self._made
         # Kept before anything else can fail, so that `drop` finds it.
         client = self._client = Client(**made, hooks=_Muffled(), channel=channel, process=process)
@@ -347,6 +402,14 @@ class _Opener:
         if client.process is not None:
             await client.process.aclose(self._settings.seams.now() + self._settings.control_timeout)
         client.kill()
+
+
+def _session_headers(negotiated: Negotiated) -> Headers:
+    """What every request of an open session names."""
+    headers: Headers = [(PROTOCOL_VERSION, negotiated.version.encode())]
+    if negotiated.session_id is not None:
+        headers.append((SESSION_ID, negotiated.session_id.encode()))
+    return headers
 
 
 def _failed(step: Failed, retry_after: float | None) -> AfpoolError:

@@ -12,8 +12,9 @@ from .._base.errors import AfpoolError
 from ..protocol import LOCATION
 from ..transports import HttpRequest
 from ._attempt import REDIRECTS, Tries, credential_headers
-from ._http_channel import HttpChannel, with_headers
+from ._http_channel import with_headers
 from ._signing import signature
+from ._stream_channel import StreamChannel
 
 if TYPE_CHECKING:
     from .._base.gate import Gate
@@ -31,8 +32,9 @@ async def send_own(
     gate: Gate,
     deadline: float,
     body: bytes = b"",
+    tries: Tries | None = None,
 ) -> bool:
-    """Send one, and read its answer into the sink.
+    """Send one, and read its answer into the sink; `tries` is what the provider is to know, if anything.
 
     Returns:
         Whether it was sent; not where the credential or signature that it needs could not be had.
@@ -41,9 +43,10 @@ async def send_own(
         Exception: What the exchange raises.
     """
     channel = client.channel
-    assert isinstance(channel, HttpChannel)
+    assert not isinstance(channel, StreamChannel)
     for left in range(REDIRECTS, -1, -1):
-        request = await _dressed(client, HttpRequest(method, channel.target, headers, body))
+        bare = HttpRequest(method, channel.target, headers, body)
+        request = await dressed(client, bare, Tries() if tries is None else tries)
         if request is None:
             return False
         watch = _Watch(client, sink, follows=left > 0)
@@ -58,12 +61,13 @@ async def send_own(
     return True
 
 
-async def _dressed(client: Client, request: HttpRequest) -> HttpRequest | None:
+async def dressed(client: Client, request: HttpRequest, tries: Tries) -> HttpRequest | None:
+    """Add credential and signature to a request; `None` where they cannot be had."""
     channel = client.channel
-    assert isinstance(channel, HttpChannel)
+    assert not isinstance(channel, StreamChannel)
     try:
         if client.requirement is not None:
-            request = with_headers(request, await credential_headers(client, Tries()))
+            request = with_headers(request, await credential_headers(client, tries))
         if client.settings.signer is not None:
             request = with_headers(request, await signature(client, request, channel.url(), None))
     except AfpoolError:

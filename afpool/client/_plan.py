@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FunctionType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -17,7 +17,7 @@ import trio
 
 from .._base.canonical import canonical_json
 from .._base.credential import CredentialRequirement
-from ..protocol import NOTHING_DECLARED, Capabilities, era_of
+from ..protocol import NOTHING_DECLARED, Capabilities, Era, era_of
 from ..transports import Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
 from ._header_rules import name_problem, value_problem
 from ._server_requests import ServerRequests
@@ -68,10 +68,10 @@ def _factory_name(factory: Callable[[], Any]) -> str:
 
 @attrs.frozen(kw_only=True)
 class HttpTransport:
-    """Streamable HTTP.
+    """Streamable HTTP, or the HTTP+SSE transport that it replaced.
 
     Attributes:
-        url: The server's MCP endpoint.
+        url: The server's MCP endpoint; over HTTP+SSE the address of its event stream.
         headers: Static headers; values may be secrets and are never shown. What the protocol or the
             connection decides (`host`, `content-length`, `mcp-session-id` and their like) is refused.
         tls: How the server is verified, and who we are.
@@ -82,6 +82,9 @@ class HttpTransport:
         httpx_transport: Makes an `httpx.AsyncBaseTransport` to send requests with instead of afpool's own
             layer, one per client, closed with it. Its gate is weaker: see `docs/transports.md`. Use one
             function for one way: another factory is another plan.
+        streaming: `streamable` or `sse` (2024-11-05) where it is known. `auto` tries Streamable HTTP, and
+            where a server refuses both eras of it with 400, 404 or 405, HTTP+SSE; which one it was is
+            remembered for all keys of the endpoint.
 
     Raises:
         ValueError: Something that cannot be, or two ways at once. The text quotes no URL and no value.
@@ -94,6 +97,9 @@ class HttpTransport:
     proxy: Proxy | None = attrs.field(default=None, converter=_proxy)
     uds: str | None = None
     httpx_transport: Callable[[], Any] | None = attrs.field(default=None, repr=False)
+    streaming: Literal["auto", "streamable", "sse"] = attrs.field(
+        default="auto", validator=attrs.validators.in_(("auto", "streamable", "sse"))
+    )
 
     def __attrs_post_init__(self) -> None:
         origin, _ = origin_of(self.url)
@@ -140,6 +146,7 @@ class HttpTransport:
             "proxy": None if self.proxy is None else self.proxy.document(),
             "uds": self.uds,
             "httpx": None if self.httpx_transport is None else _factory_name(self.httpx_transport),
+            "streaming": self.streaming,
         }
 
 
@@ -347,6 +354,12 @@ class Plan:
     requests: ServerRequests | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.instance_of(ServerRequests))
     )
+
+    def __attrs_post_init__(self) -> None:
+        transport, version = self.transport, self.protocol_version
+        over_sse = isinstance(transport, HttpTransport) and transport.streaming == "sse"
+        if over_sse and version is not None and era_of(version) is Era.STATELESS:
+            raise ValueError(f"HTTP+SSE knows the handshake era only, not protocol version {version!r}")
 
     @property
     def capabilities(self) -> Capabilities:

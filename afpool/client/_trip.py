@@ -85,7 +85,7 @@ class Trip(Protocol):
         """Nothing more is to come: answered, or its stream or connection has ended."""
         ...
 
-    def run(self, gate: Gate, deadline: float) -> Awaitable[Answer]:
+    def run(self, gate: Caller, deadline: float) -> Awaitable[Answer]:
         """Send under the gate and wait for the answer."""
         ...
 
@@ -153,6 +153,10 @@ class Caller(Gate, Protocol):
 
     def started(self, body_bytes: int) -> None:
         """An attempt's request is about to go out."""
+        ...
+
+    def still_wanted(self) -> None:
+        """Raise where the rest of an answer that broke off may not be asked for on its behalf."""
         ...
 
     def relist(self) -> Awaitable[None] | None:

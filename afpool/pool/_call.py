@@ -29,6 +29,7 @@ import trio
 from .._base.errors import (
     IN_DOUBT,
     NOT_SENT,
+    REFUSED,
     ActorCrashed,
     AfpoolError,
     BindingChanged,
@@ -38,6 +39,7 @@ from .._base.errors import (
     IdentityMissing,
     LocalSessionHandleLostError,
     PoolClosed,
+    ServerRefused,
     ShareFailed,
 )
 from .._base.identity import Identity, encode_key
@@ -259,6 +261,17 @@ class Call:
         self.begun = True
         self.use.marks += ("sent", self.actor.pool.seams.now())
 
+    def still_wanted(self) -> None:
+        """Raise where the rest of an answer that broke off may not be asked for: nobody stands behind it.
+
+        The request has left, so nothing of a list counts here, and no error of this leaves the client layer.
+        """
+        if self.actor.machine.epoch != self.binding.epoch:
+            raise revoked()
+        who = self.identity
+        if callable(who):
+            check_identity(self.actor, who)
+
     @property
     def definition(self) -> Definition:
         """The tool's listed definition."""
@@ -305,6 +318,20 @@ class Call:
     def on_deadline(self) -> None:
         """Wake the call where it waits; called by the runtime's heap."""
         self.interrupt(self.late())
+
+    def may_move(self, error: AfpoolError) -> bool:
+        """Whether it may go on on another incarnation after this failure.
+
+        So it is where the server speaks another protocol version than its client, and where the verdict
+        proves that nothing ran: the server refused it for that, or it never left since its client was over.
+        """
+        return (
+            self.client is not None
+            and self.client.outdated
+            and self.interrupted is None
+            and error.delivery in (NOT_SENT, REFUSED)
+            and isinstance(error, (ServerRefused, LocalSessionHandleLostError))
+        )
 
     def interrupt(self, error: AfpoolError) -> None:
         """End the call from outside, synchronously; the task of the call raises `error` where it waits."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._shares import Entry
 
 FLIGHT_ROUNDS: Final = 3
+TTL_MAX: Final = 86_400.0  # whatever a server says, its list is asked for again after a day
 
 
 async def client_for(actor: KeyActor, *, fresh: bool = False, context: str | None = None) -> Client:
@@ -59,7 +60,7 @@ async def ensure_settled(
     the named client is not the key's any more.
     """
     pool = actor.pool
-    flown = False
+    flown = moved = False
     with pool.openings.using(actor):
         while state.alive and not state.settled(pool.seams.now()):
             flight = state.flight
@@ -71,13 +72,16 @@ async def ensure_settled(
                     continue
                 if client is not None and _own_list(actor, client) is None:
                     return
-                flight = state.flight = Flight(actor)
+                flight = state.flight = Flight(actor, through)
                 pool.spawn(_fly, actor, through, state, state.entry, authorization, flight)
             assert isinstance(flight, Flight)
             await flight.landed.wait()
             if flight.error is None:
                 flown = True
             elif flight.owner is actor:
+                if client is None and flight.client.outdated and not moved:
+                    moved = True  # a list may be asked for in the server's present version
+                    continue
                 raise copy_error(flight.error)
 
 
@@ -85,10 +89,11 @@ async def ensure_settled(
 class Flight:
     """One asking of one list."""
 
-    __slots__ = ("error", "landed", "owner")
+    __slots__ = ("client", "error", "landed", "owner")
 
-    def __init__(self, owner: KeyActor) -> None:
+    def __init__(self, owner: KeyActor, client: Client) -> None:
         self.owner = owner
+        self.client = client
         self.landed = trio.Event()
         self.error: AfpoolError | None = None
 
@@ -134,7 +139,7 @@ async def _ask(
         own_notices = 0 if own is None else own.notices
         answer = await client.list_tools(pool.seams.now() + limits.open_timeout)
         catalog = await pool.catalogs.catalog(answer, actor.server.compare_without)
-        ttl = limits.list_ttl if answer.ttl is None else max(answer.ttl, limits.min_list_ttl)
+        ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
         if entry is None:
             _file_own(actor, client, state, catalog, notices, expires_at)

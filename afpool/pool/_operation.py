@@ -9,6 +9,9 @@
 5. Through the send gate at every boundary; the outcome is classified, the use filed, the place given back
    once the request's own work has settled.
 
+Steps 3 to 5 are gone through a second time, with another place and another client, where the server turns out
+to speak another protocol version than the client and the verdict proves that nothing ran.
+
 `through` is the only place in this package that awaits on behalf of a call, so a wait without a recheck
 cannot be written by accident; a test parses this file and fails on any other await.
 
@@ -167,10 +170,9 @@ def _check_call_id(call_id: str) -> None:
 
 
 async def _steps(call: Call) -> Any:
-    binding = call.binding
-    actor = binding.actor
+    actor = call.actor
     pool = actor.pool
-    definition = binding.definition
+    definition = call.binding.definition
     # 1, 2
     check_identity(actor, call.identity)
     call.recheck("start", gate=False)
@@ -184,6 +186,28 @@ async def _steps(call: Call) -> Any:
         restless = (
             call.list is not None and call.list.noticed
         )  # it kept changing; asked for as often as may be
+    try:
+        return await _on_client(call, restless=restless)
+    except AfpoolError as error:
+        if not call.may_move(error):
+            raise
+        call.use.note("renegotiation", error.code, pool.seams.now())
+    _let_go(call)
+    return await _on_client(call, restless=restless)
+
+
+def _let_go(call: Call) -> None:
+    """Give the place on the outdated client back and stand where step 3 begins."""
+    give_back(call, answered=True)
+    call.ticket = call.actor.pool.seams.next_id()
+    call.held = call.begun = False
+    call.client = call.trip = None
+    call.recheck("renegotiation", gate=False)
+
+
+async def _on_client(call: Call, *, restless: bool) -> Any:
+    actor = call.actor
+    pool = actor.pool
     # 3
     client = await _admitted(call)
     call.client = client
@@ -193,7 +217,7 @@ async def _steps(call: Call) -> Any:
     call.entered = True
     # every wait above came back through a recheck; the place itself was none
     call.use.marks += ("leased", call.checked_at)
-    if definition is None:
+    if call.binding.definition is None:
         received = await client.errand(call)
         call.look_back()
         return received

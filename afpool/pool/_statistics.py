@@ -42,6 +42,8 @@ class KeyStatistics:
         abandoned: Calls given up on since the key was made.
         epoch: How often the key was revoked.
         paused: Whether admission is held.
+        stream: Whether changes of the list are heard of: `unasked`, `connecting`, `listening`, `lost` (calls
+            go on, and it is asked for again) or `unsupported`; `None` without a client.
     """
 
     key: str
@@ -53,6 +55,7 @@ class KeyStatistics:
     abandoned: int
     epoch: int
     paused: bool
+    stream: str | None = None
 
 
 @attrs.frozen
@@ -119,4 +122,5 @@ def _of(actor: KeyActor) -> KeyStatistics:
         abandoned=machine.abandoned,
         epoch=machine.epoch,
         paused=machine.paused,
+        stream=None if client is None else client.handle.stream_state,
     )

@@ -34,6 +34,7 @@ from ._eras import (
     listen_params,
     meta_member,
     meta_params,
+    resumes,
     stateless_meta,
 )
 from ._headers import (
@@ -159,6 +160,7 @@ from ._verdict import (
     Followup,
     Outcome,
     classify_http,
+    classify_posted,
     classify_result,
     classify_stream,
     says_session_lost,
@@ -258,6 +260,7 @@ __all__ = [
     "cancelled_params",
     "check_answer",
     "classify_http",
+    "classify_posted",
     "classify_result",
     "classify_stream",
     "completion_members",
@@ -303,6 +306,7 @@ __all__ = [
     "read_updated",
     "read_url_elicitations",
     "request_params",
+    "resumes",
     "round_params",
     "round_wait",
     "same_origin_redirect",

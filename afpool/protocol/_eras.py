@@ -46,6 +46,14 @@ def era_of(version: str) -> Era | None:
     return None
 
 
+def resumes(version: str) -> bool:
+    """Say whether an event stream of this version may be taken up again (`Last-Event-ID`).
+
+    So it is from 2025-03-26 to the end of the handshake era; the stateless era has no event ids.
+    """
+    return version in HANDSHAKE_VERSIONS and version >= "2025-03-26"
+
+
 @attrs.frozen
 class Negotiated:
     """What an opening found out.

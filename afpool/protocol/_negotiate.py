@@ -153,6 +153,14 @@ class Negotiation:
             session_id=self._negotiated.session_id,
         )
 
+    @property
+    def begun(self) -> Negotiated | None:
+        """What the server has agreed to, from its answer on.
+
+        A session that came with it is there and has to be ended, whatever becomes of the opening.
+        """
+        return self._negotiated
+
     # Inputs
 
     def answered(

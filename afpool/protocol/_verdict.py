@@ -7,10 +7,13 @@ verdict is decided here before any recovery starts, from the answer alone.
 Order, HTTP:
 
 1. A session that had worked and is now unknown to the server (handshake era): `SessionExpiredError`.
+   Then a 400 by which a server of the other era turns everything away: refused, to be negotiated anew.
 2. A status that refuses by itself: 401, 403 with a challenge, 405, 406, 413, 415, 421, 429; 307 and 308 to
    the same origin.
 3. A JSON-RPC answer, whatever its status.
 4. Any other status: in doubt.
+
+Over HTTP+SSE a POST only hands the message over: there every 4xx refuses, and 5xx leaves it in doubt.
 
 Follow-ups are what a caller *may* do, within its own limits and through every gate again.
 """
@@ -37,7 +40,7 @@ from afpool._base.errors import (
 )
 
 from ._elicitation import read_url_elicitations
-from ._eras import Era
+from ._eras import VERSION_KEY, Era
 from ._headers import BodyKind
 from ._json import MalformedMessage, decode_json
 from ._jsonrpc import (
@@ -216,6 +219,9 @@ def classify_http(
             status,
             body,
         )
+    if status == 400 and _speaks_another_era(message, body, era, text_hint):
+        reason = "the server speaks another protocol version now"
+        return Outcome(ServerRefused, REFUSED, Followup.RENEGOTIATE, reason, status, body)
     if status == 403 and challenge:
         reason = "the server wants more scopes (HTTP 403)"
         return Outcome(AuthorizationRequired, REFUSED, Followup.STEP_UP, reason, status, body)
@@ -231,6 +237,37 @@ def classify_http(
     if message is not None:
         return Outcome(None, ANSWERED, Followup.NONE, "a result", status)
     return _no_answer(status, body_kind)
+
+
+def _speaks_another_era(message: Message | None, body: ErrorBody | None, era: Era, text_hint: bytes) -> bool:
+    """Whether a 400 is the door of the other era, which turns everything away before anything of it runs.
+
+    A handshake server misses the session that a stateless request has none of, and says so under an id that
+    is not the request's; a stateless server misses the version in the request's `_meta`.
+    """
+    if era is Era.HANDSHAKE:
+        return body is not None and body.code == INVALID_PARAMS and VERSION_KEY in body.message
+    if message is None:
+        return says_session_lost(text_hint[:_HINT_BYTES].decode("utf-8", "replace"))
+    return (
+        body is not None
+        and body.code not in _ABOUT_THE_REQUEST
+        and message.response_id is None
+        and says_session_lost(body.message)
+    )
+
+
+def classify_posted(outcome: Outcome) -> Outcome:
+    """Refine the outcome of a POST that only hands a message over (HTTP+SSE, 2024-11-05).
+
+    Its answer comes on the stream, so a POST that is refused by its status, whatever is said with it, was
+    not taken: nothing ran.
+    """
+    status = outcome.http_status
+    if outcome.delivery in (IN_DOUBT, ANSWERED) and status is not None and 400 <= status < 500:
+        reason = f"the server did not take the message (HTTP {status})"
+        return Outcome(ServerRefused, REFUSED, Followup.NONE, reason, status, outcome.body)
+    return outcome
 
 
 def _session_lost(status: int, message: Message | None, body: ErrorBody | None, text_hint: bytes) -> bool:

@@ -18,6 +18,7 @@ from ._actions import REQUEST_ID as REQUEST_ID
 from ._actions import SAME_ID as SAME_ID
 from ._actions import Action as Action
 from ._actions import Body as Body
+from ._actions import BreakOff as BreakOff
 from ._actions import CloseFrame as CloseFrame
 from ._actions import Delay as Delay
 from ._actions import Drop as Drop

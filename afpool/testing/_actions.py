@@ -225,6 +225,30 @@ class Sse(Answering):
 
 
 @attrs.frozen
+class BreakOff(Answering):
+    """Execute as usual, but end the event stream of the answer early; the rest is kept for who asks for it.
+
+    The stream opens with a priming event. A GET with `Last-Event-ID` that names it (or any other event of the
+    same answer) is answered by what follows. On stdio this changes nothing.
+
+    Args:
+        event_id: Id of the priming event; further ones are `<event_id>.1`, `.2`, ...
+        retry: Milliseconds after which the server wants to be asked; None names none.
+        times: How many GETs are ended early as well, after one more priming event each.
+        replay: Each GET repeats all that was sent before, whatever it asks for.
+        before: Raw bytes on the first stream, behind the priming event.
+        cut: Break the connection instead of ending the stream in order.
+    """
+
+    event_id: str = "1"
+    retry: int | None = None
+    times: int = 0
+    replay: bool = False
+    before: bytes = b""
+    cut: bool = False
+
+
+@attrs.frozen
 class Flood(Answering):
     """Send the same bytes over and over.
 
@@ -244,7 +268,7 @@ _BY_NAME: Final[Mapping[str, type[Action]]] = {
     kind.__name__: kind
     for kind in (
         Delay, Drop, Truncate, Hang, Status, RawBytes, CloseFrame, JsonRpcError, Result, Body, HoldStream,
-        Sse, Flood,
+        Sse, BreakOff, Flood,
     )
 }  # fmt: skip
 
@@ -255,6 +279,7 @@ _BYTES: Final = frozenset(
         ("Status", "body"),
         ("Sse", "before"),
         ("Sse", "after"),
+        ("BreakOff", "before"),
         ("Flood", "data"),
     }
 )

@@ -14,6 +14,7 @@ Rules and invariants:
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 from contextlib import suppress
@@ -24,6 +25,7 @@ import trio
 
 from ._actions import (
     Answering,
+    BreakOff,
     Drop,
     Flood,
     Hang,
@@ -40,6 +42,7 @@ from ._replies import (
     JSON_TYPE,
     SSE_TYPE,
     EventStream,
+    Kept,
     Reply,
     empty_reply,
     event,
@@ -48,13 +51,14 @@ from ._replies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ._envelope import (
         Message,
     )
     from ._ledger import Arrival
     from ._server import FakeServer
+    from ._sse_front import SseFront
 
 _READ = 65536
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -67,7 +71,7 @@ class _GoneError(Exception):
 class HttpExchange(Exchange):
     """An exchange whose early messages open an event stream as its answer."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "deliver")
 
     def __init__(self, connection: HttpConnection, arrival: Arrival) -> None:
         engine = connection.server.engine
@@ -75,8 +79,13 @@ class HttpExchange(Exchange):
         session = engine.sessions.get(session_id) if session_id and arrival.method != "initialize" else None
         super().__init__(arrival, engine.era_of(arrival, None), session, session_id)
         self._connection = connection
+        self.deliver: Callable[[Message], None] | None = None  # HTTP+SSE: onto the session's stream
 
     async def emit(self, message: Message) -> None:
+        if self.deliver is not None:
+            self.deliver(message)
+            await trio.lowlevel.checkpoint()
+            return
         # Half an event on the stream would spoil the answer that may follow it.
         with trio.CancelScope(shield=True):
             await self._connection.emit(message)
@@ -229,6 +238,8 @@ class HttpConnection:
         )
         exchange = HttpExchange(self, arrival)
         engine = self.server.engine
+        if self.server.sse is not None:
+            return await self._over_sse(self.server.sse, exchange, message)
         is_request = arrival.kind == "request"
         self._exchange = exchange
         if is_request:
@@ -239,13 +250,13 @@ class HttpConnection:
             with exchange.scope:
                 action = await engine.rules.decide(arrival)
                 if action is not None:
-                    return await self._scripted(exchange, action, message)
-                return await self._answer(exchange, await self._endpoint.answer(exchange, message))
+                    return await self.scripted(exchange, action, message)
+                return await self.answer(exchange, await self._endpoint.answer(exchange, message))
             if self.gone:
                 return False
             # A notice has cancelled it: the HTTP exchange still has to end somehow.
             answer = engine.cancelled_answer(exchange)
-            return await self._answer(
+            return await self.answer(
                 exchange, empty_reply(204) if answer is None else json_reply(answer.message, answer.status)
             )
         finally:
@@ -253,11 +264,23 @@ class HttpConnection:
             if is_request:
                 engine.end(exchange)
 
+    async def _over_sse(self, front: SseFront, exchange: HttpExchange, message: Any) -> bool:
+        if exchange.arrival.http_method != "GET":
+            return await front.handle(self, exchange, message)  # a posted message outlives its connection
+        self._exchange = exchange
+        try:
+            with exchange.scope:
+                return await front.handle(self, exchange, message)
+            return False
+        finally:
+            self._exchange = None
+
     # Answers
 
-    async def _answer(self, exchange: HttpExchange, reply: Reply) -> bool:
+    async def answer(self, exchange: HttpExchange, reply: Reply) -> bool:
+        """Send a reply; says whether the connection can take another request."""
         if reply.stream is not None:
-            return await self._pump(exchange, reply.stream, reply.message)
+            return await self.pump(exchange, reply.stream, reply.message)
         # From here on neither a notice nor the end of the connection is a cancellation.
         exchange.answered = True
         exchange.cancellable = False
@@ -292,11 +315,15 @@ class HttpConnection:
         with suppress(_GoneError, trio.BrokenResourceError, trio.ClosedResourceError):
             await self._write(head + self._send(h11.Data(data=event(message))))
 
-    async def _pump(self, exchange: HttpExchange, stream: EventStream, first: Message | None) -> bool:
+    async def pump(
+        self, exchange: HttpExchange, stream: EventStream, first: Message | None, opening: bytes = b""
+    ) -> bool:
         """Keep an event stream open until either side ends it."""
         engine = self.server.engine
         exchange.ends_with_connection = True
         data = self._head_of_stream({})
+        if opening:
+            data += self._send(h11.Data(data=opening))
         if first is not None:
             data += self._send(h11.Data(data=event(first)))
         engine.streams.add(stream.listener)
@@ -316,15 +343,17 @@ class HttpConnection:
     async def _until_gone(self, exchange: HttpExchange) -> bool:
         exchange.cancellable = False
         exchange.ends_with_connection = True
-        if not self.gone:
-            await trio.sleep_forever()
+        while not self.gone:
+            self._more = trio.Event()
+            await self._more.wait()
         return False
 
     # Scripted answers
 
-    async def _scripted(self, exchange: HttpExchange, action: Answering, message: Any) -> bool:
+    async def scripted(self, exchange: HttpExchange, action: Answering, message: Any) -> bool:
+        """Answer as a rule says; says whether the connection can take another request."""
         reply: Reply | None = None
-        if action.after_execution or isinstance(action, (Truncate, Sse)):
+        if action.after_execution or isinstance(action, (Truncate, Sse, BreakOff)):
             reply = await self._endpoint.answer(exchange, message)
         if isinstance(action, Drop):
             exchange.answered = True
@@ -337,7 +366,7 @@ class HttpConnection:
             return False if action.close else await self._until_gone(exchange)
         if isinstance(action, Flood):
             await self._flood(exchange, action)
-            return await self._answer(exchange, await self._endpoint.answer(exchange, message))
+            return await self.answer(exchange, await self._endpoint.answer(exchange, message))
         if isinstance(action, HoldStream):
             head = b"" if self._streaming else self._head_of_stream({})
             frames = b"".join(self._send(h11.Data(data=event(dict(each)))) for each in action.first)
@@ -349,7 +378,10 @@ class HttpConnection:
         if isinstance(action, Sse):
             assert reply is not None
             return await self._unusual_stream(exchange, action, reply)
-        return await self._answer(exchange, scripted_reply(action, exchange.arrival.id))
+        if isinstance(action, BreakOff):
+            assert reply is not None
+            return await self._break_off(exchange, action, reply)
+        return await self.answer(exchange, scripted_reply(action, exchange.arrival.id))
 
     async def _flood(self, exchange: HttpExchange, action: Flood) -> None:
         if not self._streaming:
@@ -375,7 +407,7 @@ class HttpConnection:
 
     async def _unusual_stream(self, exchange: HttpExchange, action: Sse, reply: Reply) -> bool:
         if reply.message is None or reply.stream is not None:
-            return await self._answer(exchange, reply)
+            return await self.answer(exchange, reply)
         exchange.answered = True
         text = event(reply.message, newline=action.newline, event_id=action.event_id)
         data = action.before + text + action.after
@@ -385,6 +417,22 @@ class HttpConnection:
         for start in range(0, len(data), size):
             await self._write(self._send(h11.Data(data=data[start : start + size])))
         if action.close:
+            return False
+        await self._write(self._send(h11.EndOfMessage()))
+        return self._reusable()
+
+    async def _break_off(self, exchange: HttpExchange, action: BreakOff, reply: Reply) -> bool:
+        if reply.message is None or reply.stream is not None:
+            return await self.answer(exchange, reply)
+        exchange.answered = True
+        answer = event(reply.message, event_id=f"{action.event_id}.answer")
+        kept = Kept(action.event_id, action.retry, answer, action.times, action.replay)
+        self.server.kept.append(kept)
+        kept.sent = kept.prime() + action.before
+        kept.ids.update(value.decode() for value in re.findall(rb"(?m)^id: ?(.+)$", action.before))
+        head = b"" if self._streaming else self._head_of_stream(reply.headers)
+        await self._write(head + self._send(h11.Data(data=kept.sent)))
+        if action.cut:
             return False
         await self._write(self._send(h11.EndOfMessage()))
         return self._reusable()

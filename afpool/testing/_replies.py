@@ -102,6 +102,46 @@ def event(message: Message, *, newline: str = "\n", event_id: str | None = None)
     return end.join(lines) + end + end
 
 
+@attrs.define(eq=False)
+class Kept:
+    """What is left of an answer whose stream was ended early (see `BreakOff`).
+
+    Attributes:
+        sent: What has been sent of it.
+        primed: How many priming events are among that.
+        answer: Its last event.
+        times: How many further streams are to be ended early.
+        ids: Of the events that it may be asked for by.
+    """
+
+    event_id: str
+    retry: int | None
+    answer: bytes
+    times: int
+    replay: bool
+    sent: bytes = b""
+    primed: int = 0
+    ids: set[str] = attrs.field(factory=set)
+
+    def prime(self) -> bytes:
+        """Make the next priming event."""
+        event_id = f"{self.event_id}.{self.primed}" if self.primed else self.event_id
+        self.primed += 1
+        self.ids.add(event_id)
+        retry = b"" if self.retry is None else b"retry: %d\n" % self.retry
+        return b"id: %b\n%bdata:\n\n" % (event_id.encode(), retry)
+
+    def rest(self) -> bytes:
+        """What a GET is answered by now."""
+        before = self.sent if self.replay else b""
+        if self.times == 0:
+            return before + self.answer
+        self.times -= 1
+        primed = self.prime()
+        self.sent += primed
+        return before + primed
+
+
 def open_event_stream(*, subscription_id: RpcId = None, methods: frozenset[str] | None = None) -> EventStream:
     """A listener whose messages are queued until its connection has sent them."""
     send, receive = trio.open_memory_channel[tuple[Message | None, bool]](math.inf)

@@ -14,9 +14,10 @@ from ._door import Door
 from ._engine import Engine, Eras
 from ._http import HttpConnection
 from ._ledger import Arrival, ChildLog, Execution, read_log_file
-from ._replies import Reply
+from ._replies import Kept, Reply
 from ._rules import Rule
 from ._service import Service
+from ._sse_front import SseFront
 from ._websocket import WebSocketManners, WsConnection
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class FakeServer(Service):
         keep_alive_max_requests: Close each connection, saying so, after that many requests.
         ssl_context: For TLS; counts for new connections.
         path: Where it serves; other targets are answered 404.
+        sse: The HTTP+SSE transport, where it is served, or None: `endpoint` is what its stream says first
+            (`{}` is the session id), `accept_late` holds each POST until its answer is out.
         websocket: How WebSockets are treated; None where HTTP is served.
         offers: What there is beside tools; empty by default. See `Offers`.
     """
@@ -94,6 +97,9 @@ class FakeServer(Service):
         self.get_stream = True
         self.keep_alive_max_requests: int | None = None
         self.routes: dict[str, Route] = {}
+        self.kept: list[Kept] = []
+        self.sse: SseFront | None = None
+        self._nursery: trio.Nursery | None = None
         self._door = Door(host, port, uds)
         self._started = False
         self._open: set[Connection] = set()
@@ -117,6 +123,7 @@ class FakeServer(Service):
         strict: bool = True,
         advertise: Advertise | None = None,
         uds: str | None = None,
+        streaming: Literal["streamable", "sse"] = "streamable",
     ) -> Self:
         """Make a server; it listens once it runs.
 
@@ -133,12 +140,22 @@ class FakeServer(Service):
             strict: See the attribute.
             advertise: See `Advertise`.
             uds: Listen on a Unix socket at this path instead; `url` then names `localhost`.
+            streaming: `sse` is the HTTP+SSE transport of 2024-11-05: the stream is at `path`, the rest is
+                told by the attribute `sse`. It knows the handshake era only.
+
+        Raises:
+            ValueError: HTTP+SSE and the stateless era do not go together.
         """
+        if streaming == "sse" and era != "handshake":
+            raise ValueError("HTTP+SSE knows the handshake era only")
         engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise)
-        return cls(
+        server = cls(
             engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict,
             uds=uds,
         )  # fmt: skip
+        if streaming == "sse":
+            server.sse = SseFront(server)
+        return server
 
     @classmethod
     def ws(
@@ -224,6 +241,7 @@ class FakeServer(Service):
         await self.accept_connections()
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 task_status.started()
                 await self._accept(nursery)
         finally:
@@ -247,6 +265,11 @@ class FakeServer(Service):
         finally:
             self._alive.discard(connection)
             self.ledger.wake()
+
+    def start_soon(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
+        """For the front itself: run something that outlives its connection."""
+        assert self._nursery is not None
+        self._nursery.start_soon(fn, *args)
 
     def connection_lost(self, connection: Connection) -> None:
         """For the connection itself: either side has closed it."""

@@ -46,7 +46,10 @@ class PeerCommand:
 
 
 def command_of(name: str, transport: str) -> PeerCommand:
-    """Return the command of a peer for `http` or `ws` (a port that the kernel picks) or `stdio`."""
+    """Return the command of a peer for `http` or `ws` (a port that the kernel picks) or `stdio`.
+
+    `everything` also knows `sse`, the transport of 2024-11-05; its stream is at `/sse`.
+    """
     if name == "everything":
         script = INSTALLED / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
         needed = script
@@ -54,9 +57,8 @@ def command_of(name: str, transport: str) -> PeerCommand:
             command = PeerCommand(("node", str(script), "stdio"))
         else:
             preload = str(SERVERS / "loopback_only.cjs")
-            command = PeerCommand(
-                ("node", "--require", preload, str(script), "streamableHttp"), {"PORT": "0"}
-            )
+            kind = "sse" if transport == "sse" else "streamableHttp"
+            command = PeerCommand(("node", "--require", preload, str(script), kind), {"PORT": "0"})
     else:
         needed = INSTALLED / name / ".packages"
         python = str(INSTALLED / name / "bin" / "python")
@@ -167,6 +169,16 @@ def mcp1_url() -> Iterator[str]:
 def everything_url() -> Iterator[str]:
     """The endpoint of a running `everything`, shared by the tests of one worker."""
     yield from _shared("everything")
+
+
+@pytest.fixture
+def everything_sse_url() -> Iterator[str]:
+    """The stream of a running `everything` over HTTP+SSE."""
+    peer = HttpPeer("everything", command_of("everything", "sse"))
+    try:
+        yield peer.url.removesuffix("/mcp") + "/sse"
+    finally:
+        peer.close()
 
 
 @pytest.fixture(scope="session")

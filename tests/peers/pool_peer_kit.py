@@ -177,12 +177,13 @@ def sleep(target: Target, seconds: float) -> Work:
 
 
 class Tunnel:
-    """One TCP connection through the proxy, both ways."""
+    """One TCP connection through the proxy, both ways; `cut` ends it."""
 
     def __init__(self) -> None:
         self.up = bytearray()
         self.down = bytearray()
         self.open = True
+        self.cut: Callable[[], object] = lambda: None
 
 
 class Proxy:
@@ -213,6 +214,7 @@ class Proxy:
                 await trio.open_tcp_stream("127.0.0.1", port) as server,
                 trio.open_nursery() as both,
             ):
+                tunnel.cut = both.cancel_scope.cancel
                 both.start_soon(self._pump, client, server, tunnel.up, both.cancel_scope)
                 both.start_soon(self._pump, server, client, tunnel.down, both.cancel_scope)
         tunnel.open = False

@@ -18,6 +18,7 @@ from afpool.protocol import (
     MalformedMessage,
     Outcome,
     classify_http,
+    classify_posted,
     classify_result,
     classify_stream,
     decode_message,
@@ -97,6 +98,9 @@ def expected(status, kind, answer, text, had_session, era, challenge, same_origi
         about_session = not is_error or session_words_count(code)
         if about_session and (status == 404 or (status == 400 and names_session)):
             return SessionExpiredError, "refused", Followup.NONE
+    door = status == 400 and era is Era.STATELESS and text == LOST and answer != "result"
+    if door and (not is_error or session_words_count(code)):
+        return ServerRefused, "refused", Followup.RENEGOTIATE
     if status == 401:
         return AuthorizationRequired, "refused", Followup.NEW_CREDENTIAL
     if status == 403 and challenge:
@@ -243,3 +247,51 @@ def test_an_unreadable_result():
     assert outcome == Outcome(
         ProtocolError, "answered", Followup.NONE, "the answer could not be read: JSON is malformed", 200
     )
+
+
+MISSING_SESSION = [
+    b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Missing session ID"}}',
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}',
+    b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}',
+]
+
+
+@pytest.mark.parametrize("body", MISSING_SESSION)
+def test_the_door_of_the_handshake_era_refuses_and_is_to_be_negotiated_with(body):
+    message = decode_message(body)
+    outcome = classify_http(400, BodyKind.JSON, message, had_session=False, era=Era.STATELESS)
+    assert (outcome.delivery, outcome.followup) == ("refused", Followup.RENEGOTIATE)
+    assert outcome.error is ServerRefused
+
+
+def test_a_400_under_the_requests_own_id_is_the_answer_of_whoever_ran_it():
+    body = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"the session was not found"}}'
+    outcome = classify_http(400, BodyKind.JSON, decode_message(body), had_session=False, era=Era.STATELESS)
+    assert (outcome.delivery, outcome.followup) == ("answered", Followup.NONE)
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_only_a_400_is_a_door(status):
+    outcome = classify_http(
+        status, BodyKind.JSON, decode_message(MISSING_SESSION[1]), had_session=False, era=Era.STATELESS
+    )
+    assert outcome.followup is Followup.NONE
+
+
+def test_the_door_of_the_stateless_era_misses_the_version():
+    text = "Invalid params: missing _meta member io.modelcontextprotocol/protocolVersion"
+    body = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"%b"}}' % text.encode()
+    for era, followup in ((Era.HANDSHAKE, Followup.RENEGOTIATE), (Era.STATELESS, Followup.NONE)):
+        outcome = classify_http(400, BodyKind.JSON, decode_message(body), had_session=True, era=era)
+        assert outcome.followup is followup
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 410, 422, 499, 500, 503])
+@pytest.mark.parametrize("body", [None, MISSING_SESSION[1]])
+def test_a_post_that_only_hands_over_is_refused_by_every_4xx(status, body):
+    message = None if body is None else decode_message(body)
+    outcome = classify_http(status, BodyKind.JSON, message, had_session=False, era=Era.HANDSHAKE)
+    posted = classify_posted(outcome)
+    assert posted.delivery == ("refused" if status < 500 else outcome.delivery)
+    if status < 500:
+        assert posted.error is ServerRefused
