@@ -13,6 +13,7 @@ from responders import TEXT
 import afpool
 from afpool import HttpTransport, Identity, Plan, Server, TlsConfig
 
+CROWD = 500  # other clients that stay open meanwhile
 ALICE = Identity(tenant="acme", principal="alice")
 
 
@@ -24,6 +25,8 @@ async def opened(kind: str, url: str, authority: str) -> None:
     share = None if kind == "open-afpool-lists" else lambda _server, _who: "everybody"
     async with afpool.open_pool([server], share=share) as pool:
         kept = await pool.tools(ALICE)  # so that the shared list lives
+        for number in range(CROWD if kind == "open-afpool-crowd" else 0):
+            await pool.warm(Identity(tenant="acme", principal=f"other-{number}"))
 
         async def once() -> tuple[float, float]:
             who = Identity(tenant="acme", principal=f"p{next(numbers)}")

@@ -115,12 +115,12 @@ def test_memory_opens_every_key_and_leaves_no_actor():
 @pytest.mark.peer
 def test_openings_are_compared_over_both_schemes():
     printed = run("openings.py", "--rounds", "1", "--openings", "3", "--no-pin", code=None)
-    assert printed.count("(at most ") == 2
+    assert printed.count("(at most ") == 4
     rows = json.loads((BENCHMARKS / "results" / "openings.json").read_text())["rows"]
     assert [(row["scheme"], row["kind"]) for row in rows] == [
         (scheme, kind)
         for scheme in ("https", "http")
-        for kind in ("open-afpool", "open-afpool-lists", "open-sdk")
+        for kind in ("open-afpool", "open-afpool-crowd", "open-afpool-lists", "open-sdk")
     ]
     assert all(row["p50_us"] > 0 for row in rows)
 
