@@ -54,6 +54,11 @@ conformance: ## the client side of the official MCP conformance suite
 	@$(PREPARE) test conformance
 	@$(RUN) tests/conformance/run.py $(ARGS)
 
+.PHONY: servers
+servers: ## real MCP servers on each of their transports: writes docs/real-servers.md (ARGS=--quick only compares)
+	@$(PREPARE) run peers $(if $(findstring --quick,$(ARGS)),interop-quick,interop)
+	@$(RUN) tests/interop/run.py $(ARGS)
+
 .PHONY: mutants
 mutants: ## break the code in known ways and see that a test notices each
 	@$(PREPARE) test

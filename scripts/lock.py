@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from prepare import (
     CACHE,
     CONFORMANCE,
+    INTEROP_PACKAGES,
     ROOT,
     SERVERS,
     PrepareError,
@@ -112,8 +113,14 @@ def main() -> int:
         for peer in ("mcp2", "mcp1"):
             source = (SERVERS / f"{peer}.in").relative_to(ROOT)
             compile_lock(uv, SERVERS / f"{peer}.txt", [str(source)], upgrade)
+        for source in sorted(INTEROP_PACKAGES.glob("*.in")):
+            compile_lock(uv, source.with_suffix(".txt"), [str(source.relative_to(ROOT))], upgrade)
         compile_lock(uv, requirements("lock-tool"), ["requirements/lock-tool.in"], upgrade)
-        for manifests in (SERVERS, CONFORMANCE):
+        for manifests in (
+            SERVERS,
+            CONFORMANCE,
+            *(each.parent for each in INTEROP_PACKAGES.glob("*/package.json")),
+        ):
             lock_npm(manifests)
     except PrepareError as error:
         print(f"lock: {error}", file=sys.stderr)

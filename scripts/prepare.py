@@ -1,6 +1,6 @@
 """Put in place what a make target needs, and nothing that is there already.
 
-    python3 scripts/prepare.py [run | test | dev] [peers] [conformance]
+    python3 scripts/prepare.py [run | test | dev] [peers] [conformance] [interop | interop-quick]
 
 Rules:
 
@@ -26,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,9 +39,13 @@ CACHE = ROOT / ".cache"
 PEERS = CACHE / "peers"
 SERVERS = ROOT / "tests" / "peers" / "servers"
 CONFORMANCE = ROOT / "tests" / "conformance"
+INTEROP = CACHE / "interop"
+INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
 LAYERS = ("run", "test", "dev")
+OTHERS = ("peers", "conformance", "interop", "interop-quick")  # each needs Node.js
 OLDEST_NODE = 18
 SUITE_NODE = 22  # the oldest that the conformance suite runs on
+AT_ONCE = 6  # installations
 MISSING = 3
 FAILED = 2
 
@@ -205,6 +210,29 @@ def install_python_peer(name: str) -> None:
     Venv(PEERS / name).install(".packages", SERVERS / f"{name}.txt")
 
 
+def interop_jobs(quick: bool) -> list[Callable[[], None]]:
+    """What `make servers` needs beside the peers: an environment for each lock file of its folder.
+
+    With `quick` only those that its short run uses. Packages of npm that need a newer Node.js than the one
+    here are left out; `make servers` says so.
+    """
+    with (INTEROP_PACKAGES.parent / "servers.toml").open("rb") as source:
+        servers = tomllib.load(source)["server"]
+    wanted = {server["installed"] for server in servers if server.get("quick") or not quick}
+    jobs: list[Callable[[], None]] = [
+        partial(Venv(INTEROP / lock.stem).install, ".packages", lock)
+        for lock in sorted(INTEROP_PACKAGES.glob("*.txt"))
+        if f"interop/{lock.stem}" in wanted
+    ]
+    for manifest in sorted(INTEROP_PACKAGES.glob("*/package.json")):
+        if f"interop/{manifest.parent.name}" not in wanted:
+            continue
+        oldest = re.search(r'"node": ">=(\d+)"', manifest.read_text())
+        if oldest is None or (node_version() or 0) >= int(oldest[1]):
+            jobs.append(partial(install_npm, manifest.parent, INTEROP / manifest.parent.name))
+    return jobs
+
+
 def install_npm(manifests: Path, place: Path, *options: str) -> None:
     """Install the npm packages of a folder's lock file in a place of their own."""
     files = [manifests / "package.json", manifests / "package-lock.json"]
@@ -303,11 +331,13 @@ def apt_install(names: Sequence[str]) -> None:
 
 
 def prepare(components: Sequence[str]) -> None:
-    """Put the named components in place: at most one layer, the peers, the conformance suite."""
-    unknown = [name for name in components if name not in (*LAYERS, "peers", "conformance")]
+    """Put the named components in place: at most one layer, and any of the others."""
+    unknown = [name for name in components if name not in (*LAYERS, *OTHERS)]
     if unknown or not components:
-        raise PrepareError(f"usage: prepare.py [{' | '.join(LAYERS)}] [peers] [conformance]")
-    check_system(wants_node="peers" in components or "conformance" in components)
+        raise PrepareError(
+            f"usage: prepare.py [{' | '.join(LAYERS)}] {' '.join(f'[{name}]' for name in OTHERS)}"
+        )
+    check_system(wants_node=any(name in components for name in OTHERS))
     jobs: list[Callable[[], None]] = []
     layers = [layer for layer in LAYERS if layer in components]
     if layers:
@@ -320,7 +350,9 @@ def prepare(components: Sequence[str]) -> None:
         ]
     if "conformance" in components:
         jobs.append(install_conformance)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=len(jobs)) as pool:
+    if "interop" in components or "interop-quick" in components:
+        jobs += interop_jobs(quick="interop" not in components)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(jobs), AT_ONCE)) as pool:
         running = [pool.submit(job) for job in jobs]
     faults = [error for error in (job.exception() for job in running) if error is not None]
     for error in faults:
