@@ -25,7 +25,7 @@ from afpool.testing import FakeServer
 async def main():
     async with FakeServer.{kind}(era="{era}", port=int(sys.argv[2])) as server:
         print("ready", server.url, flush=True)
-        await trio.sleep_forever()
+        await trio.to_thread.run_sync(sys.stdin.read)  # until whoever started it is gone
 trio.run(main)
 """
 STDIO = [sys.executable, str(ROOT / "afpool/testing/__main__.py"), "stdio", "--era"]
