@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 LISTENING = """
 import sys, trio
 sys.path.insert(0, sys.argv[1])
-from afpool.testing import FakeServer
+from afpool.testing import FakeServer, Result
 async def main():
+    open("starts", "a").write("x")
     async with FakeServer.{kind}(era="{era}", port=int(sys.argv[2])) as server:
+        {also}
         print("ready", server.url, flush=True)
         await trio.to_thread.run_sync(sys.stdin.read)  # until whoever started it is gone
 trio.run(main)
@@ -40,8 +42,14 @@ def row(transport: str, command: list[str], **more: Any) -> Row:
     return Row(entry, transport)
 
 
-def listening(kind: str, era: str) -> list[str]:
-    return [sys.executable, "-c", LISTENING.format(kind=kind, era=era), str(ROOT), "{port}"]
+def listening(kind: str, era: str, also: str = "pass") -> list[str]:
+    program = LISTENING.format(kind=kind, era=era, also=also)
+    return [sys.executable, "-c", program, str(ROOT), "{port}"]
+
+
+def starts(scratch: Path) -> int:
+    (file,) = scratch.glob("*/starts")
+    return len(file.read_text().split()[0])
 
 
 async def examined(which: Row, scratch: Path) -> Facts:
@@ -71,6 +79,28 @@ async def test_a_stateless_server(transport: str, tmp_path: Path) -> None:
     assert (facts.called, facts.restart) == ("ok", "ok")
     assert facts.pinned["2026-07-28"] == "ok"
     assert {facts.pinned[version] for version in HANDSHAKE} == {"open-failed"}
+
+
+@pytest.mark.parametrize(("fragile", "times"), [(False, 2), (True, 2 + len(VERSIONS))])
+async def test_a_listening_server_is_really_started_again(fragile: bool, times: int, tmp_path: Path) -> None:
+    facts = await examined(row("http", listening("http", "both"), fragile=fragile), tmp_path)
+    assert facts.restart == "ok"
+    assert starts(tmp_path) == times
+
+
+async def test_a_child_is_really_killed(tmp_path: Path) -> None:
+    command = ["sh", "-c", 'printf x >>starts; exec "$@"', "sh", *STDIO, "handshake"]
+    facts = await examined(row("stdio", command), tmp_path)
+    assert facts.restart == "ok"
+    assert starts(tmp_path) == 2 + 1 + len(VERSIONS)
+
+
+async def test_a_version_that_is_answered_instead_of_the_pinned_one_is_named(tmp_path: Path) -> None:
+    server = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old"}}
+    old = f"server.on('initialize', Result({server}, after_execution=True))"
+    facts = await examined(row("ws", listening("ws", "handshake", old)), tmp_path)
+    assert (facts.negotiated, facts.pinned["2024-11-05"]) == ("2024-11-05", "ok")
+    assert {facts.pinned[version] for version in HANDSHAKE[1:]} == {"speaks 2024-11-05"}
 
 
 async def test_a_wrong_answer_is_none_and_ends_the_examination(tmp_path: Path) -> None:
