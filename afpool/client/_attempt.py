@@ -41,6 +41,8 @@ from ..protocol import (
 from ..transports import BadHttp, ConnectFailed, Truncated, Unsendable, WireClosed, Woken
 from ._header_rules import checked
 from ._http_channel import HttpChannel
+from ._judging import concluded, judge
+from ._redirects import REDIRECTS, go_to, redirect_target
 from ._resume import ResumeFailed
 from ._rounds import after_a_question, next_round
 from ._signing import can_sign_again, signature
@@ -60,7 +62,6 @@ THROTTLED_ATTEMPTS: Final = 3
 THROTTLED_SECONDS: Final = 10.0
 THROTTLED_BASE: Final = 0.2
 STEP_UPS: Final = 2
-REDIRECTS: Final = 3
 
 
 @final
@@ -117,7 +118,7 @@ async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
     try:
         while True:
             answer = await attempt(client, caller, rpc, tries)
-            outcome = client.judge(answer)
+            outcome = judge(client, answer)
             if outcome.error is None:
                 return answer
             if outcome.followup is Followup.INPUT_REQUIRED and first.method in MULTI_ROUND:
@@ -129,7 +130,7 @@ async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
             error = _error_of(client, answer, outcome)
             again = _follow(client, caller, answer, outcome, tries, error)
             if again is None:
-                client.concluded(outcome)
+                concluded(client, outcome)
                 raise error
             if again is not NOTHING:
                 await boundary("retry", again, caller)
@@ -271,11 +272,11 @@ def another_credential(client: Client, answer: Answer, tries: Tries) -> bool:
 
 def redirect(client: Client, answer: Answer, tries: Tries) -> bool:
     """Follow a 307 or 308 within the origin, three times at most; whether it is followed."""
-    location = client.redirect_target(answer.status, answer.header(LOCATION))
+    location = redirect_target(client, answer.status, answer.header(LOCATION))
     if location is None or tries.redirects >= REDIRECTS:
         return False
     tries.redirects += 1
-    client.go_to(location)
+    go_to(client, location)
     return True
 
 

@@ -6,23 +6,13 @@ there is no session (2026-07-28 over HTTP) the incarnation is this object with w
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from .._base.errors import (
-    ANSWERED,
-    IN_DOUBT,
-    AfpoolError,
-    InputRequired,
-    PoolClosed,
-    ProtocolError,
-    SessionExpiredError,
-)
+from .._base.errors import AfpoolError
 from ..protocol import (
-    LOCATION,
     LOG_LEVEL_KEY,
     LOG_NOTICE,
     METHOD,
@@ -30,40 +20,26 @@ from ..protocol import (
     PROMPTS_CHANGED,
     RESOURCES_CHANGED,
     UPDATED_NOTICE,
-    WWW_AUTHENTICATE,
-    BodyKind,
     Era,
-    Followup,
-    MalformedMessage,
-    Outcome,
     call_params,
-    cancelled_params,
-    classify_http,
-    classify_posted,
-    classify_stream,
     decode_json,
-    encode_notification,
     header_value,
-    is_complete,
     join_meta,
     meta_member,
     meta_params,
     param_header_map,
     param_headers,
-    parse_challenge,
-    read_call_result,
     resumes,
-    same_origin_redirect,
 )
-from ..transports import origin_of
+from . import _ends
 from ._answering import Answering
 from ._attempt import attempts
-from ._control import Control, Nothing, Told
+from ._control import Control, Told
 from ._errand import run_errand
 from ._http_channel import HttpChannel
 from ._list_tools import fetch_tools
 from ._listen import Listener
-from ._own import dressed, send_own
+from ._own import dressed
 from ._sse_channel import SseChannel
 from ._stream_channel import StreamChannel
 from ._trip import Rpc
@@ -77,6 +53,7 @@ if TYPE_CHECKING:
     from ..transports import Headers, HttpRequest, StdioProcess
     from ._attempt import Tries
     from ._endpoint import Endpoint
+    from ._ends import Ending
     from ._errand import Received
     from ._plan import Plan
     from ._settings import ClientSettings, Hooks, ListAnswer
@@ -86,13 +63,9 @@ logger = logging.getLogger("afpool")
 
 OTHER_VERSION: Final = "protocol version no longer spoken"
 NOTICE: Final = "notifications/tools/list_changed"
-CANCELLED: Final = "notifications/cancelled"
 FOR_THE_HOST: Final = frozenset({LOG_NOTICE, PROMPTS_CHANGED, RESOURCES_CHANGED, UPDATED_NOTICE})
 
 CALL_METHOD: Final = (METHOD, b"tools/call")
-A_RESULT: Final = Outcome(None, ANSWERED, Followup.NONE, "a result", 200)
-
-Ending = Literal["closed", "killed"]
 
 
 @final
@@ -110,12 +83,14 @@ class Client:
         entry: The shared list that it is a member of; the pool's to set.
         answering: What the server asks, and who answers.
         ends_at: When it is too old to be used, on the runtime's clock; the pool's to set.
+        spawn: Runs background work; raises `PoolClosed` in the last moments of a pool.
     """
 
     __slots__ = (
-        "__weakref__", "_name_headers", "_plain_meta", "_spawn", "answering", "channel", "context",
+        "__weakref__", "_name_headers", "_plain_meta", "answering", "channel", "context",
         "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated", "plan",
         "process", "projection", "requirement", "resource", "retired", "server", "settings",
+        "spawn",
     )  # fmt: skip
 
     def __init__(
@@ -150,7 +125,7 @@ class Client:
         self.retired: str | None = None
         self.entry: Any = None
         self.ends_at = float("inf")
-        self._spawn = spawn
+        self.spawn = spawn
         self.meta = b""
         self._plain_meta = b""
         self._name_headers: dict[str, tuple[bytes, bytes]] = {}
@@ -199,17 +174,8 @@ class Client:
         return "unsupported" if state == "listening" and not self.listener.hears_tools else state
 
     def offers(self, *path: str) -> bool:
-        """Whether the server's capabilities hold a member; an object counts, `false` does not.
-
-        A server that was not asked, such as one of a pinned version, may offer anything.
-        """
-        negotiated = self.negotiated
-        if negotiated is None or not negotiated.asked:
-            return negotiated is not None
-        node: object = negotiated.capabilities
-        for name in path:
-            node = node.get(name) if isinstance(node, dict) else None
-        return isinstance(node, dict) or node is True
+        """Whether the server's capabilities hold a member; see `Negotiated.offers`."""
+        return self.negotiated is not None and self.negotiated.offers(*path)
 
     @property
     def has_session(self) -> bool:
@@ -304,91 +270,6 @@ class Client:
             pair = self._name_headers[name] = (NAME, header_value(name))
         return pair
 
-    def judge(self, answer: Answer) -> Outcome:
-        """Decide what an answer proves, before any recovery starts."""
-        message = answer.message
-        negotiated = self.negotiated
-        era = Era.STATELESS if negotiated is None else negotiated.era
-        if answer.status == 200 and message is not None and message.is_response and not message.is_error:
-            outcome = A_RESULT
-        elif answer.status is None:
-            if message is None:
-                return Outcome(None, ANSWERED, Followup.NONE, "sent")
-            outcome = classify_stream(message)
-        else:
-            outcome = classify_http(
-                answer.status,
-                answer.kind or BodyKind.EMPTY,
-                message,
-                had_session=self.has_session,
-                era=era,
-                text_hint=answer.hint,
-                challenge=parse_challenge(answer.header(WWW_AUTHENTICATE)) is not None,
-                same_origin=self.redirect_target(answer.status, answer.header(LOCATION)) is not None,
-            )
-            if self.shared_stream:
-                outcome = classify_posted(outcome)
-        if outcome.error is None and message is not None and era is Era.STATELESS:
-            if is_complete(message.result):
-                return outcome
-            try:
-                result = read_call_result(message.result, era)
-            except MalformedMessage as error:
-                return outcome._replace(
-                    error=ProtocolError, reason=f"the answer could not be read: {error.reason}"
-                )
-            if result.input_required:
-                return outcome._replace(
-                    error=InputRequired,
-                    followup=Followup.INPUT_REQUIRED,
-                    reason="the server asks for input where it may not; the request has not ended",
-                )
-        return outcome
-
-    def concluded(self, outcome: Outcome) -> None:
-        """An answer that ends its request may end the incarnation too; called after the verdict."""
-        if outcome.delivery == IN_DOUBT:
-            self.answering.doubt()
-        if outcome.error is SessionExpiredError:
-            self.lose("session expired")
-        elif outcome.followup is Followup.RENEGOTIATE:
-            self.outdate()
-
-    def outdate(self) -> None:
-        """The server speaks another protocol version now; a pinned one leaves nothing to negotiate."""
-        if self.plan.protocol_version is None:
-            self.endpoint.forget_era()
-            self.lose(OTHER_VERSION)
-
-    def cancel(self, trip: Trip) -> trio.Event | None:
-        """Tell the server that nobody waits for an answer any more. Synchronous; nothing is waited for.
-
-        Returns:
-            On a shared stream: set when the notice leaves, or is given up.
-        """
-        if self.cancel_by_closing:
-            trip.close()
-            return None
-        params = cancelled_params(getattr(trip, "request_id", 0), meta=self.meta if self.stateless else b"")
-        if isinstance(self.channel, StreamChannel):
-            return self.channel.tell(encode_notification(CANCELLED, params))
-        left = trio.Event()
-        self._in_background(self._notify, CANCELLED, params, left)
-        return left if self.shared_stream else None
-
-    def _in_background(self, fn: Callable[..., object], *args: object) -> None:
-        # In the last moments of a pool nothing is started any more, and nobody misses it.
-        with contextlib.suppress(PoolClosed):
-            self._spawn(fn, *args)
-
-    async def _notify(self, method: str, params: bytes, left: trio.Event) -> None:
-        try:
-            await self.control(Rpc(method, params, notification=True), self.settings.control_timeout)
-        except AfpoolError:
-            return  # a notice that does not arrive changes nothing of ours
-        finally:
-            left.set()
-
     # ------------------------------------------------------------------ the client's own requests
 
     async def control(self, rpc: Rpc, timeout: float) -> Answer:
@@ -433,29 +314,6 @@ class Client:
 
     # ------------------------------------------------------------------ for attempts
 
-    def redirect_target(self, status: int | None, location: bytes | str | None) -> str | None:
-        """Where an answer sends the request, if it may be followed there: 307 or 308 within the origin."""
-        channel = self.channel
-        if status not in (307, 308) or isinstance(channel, StreamChannel):
-            return None
-        target = same_origin_redirect(channel.url(), location)
-        if target is None:
-            return None
-        try:
-            moves = origin_of(target)[0] != channel.link.origin
-        except ValueError:  # two readers of URLs disagree: not a place to go
-            return None
-        return None if moves and not channel.movable else target
-
-    def go_to(self, url: str) -> None:
-        """Send requests there from now on; a URL that `redirect_target` gave."""
-        channel = self.channel
-        assert not isinstance(channel, StreamChannel)
-        origin, channel.target = origin_of(url)
-        if origin != channel.link.origin:
-            assert isinstance(channel, HttpChannel)
-            channel.move(origin)
-
     async def dressed(self, request: HttpRequest, tries: Tries) -> HttpRequest | None:
         """A request of its own with credential and signature; `None` where they cannot be had."""
         return await dressed(self, request, tries)
@@ -482,7 +340,7 @@ class Client:
         if message.method == NOTICE:
             if not self.stateless or self.listener.belongs(message):
                 self.hooks.list_changed(self)
-        elif message.method == CANCELLED and not self.stateless:
+        elif message.method == _ends.CANCELLED and not self.stateless:
             self.answering.withdrawn(message)
         elif message.method in FOR_THE_HOST:
             self.hooks.told(self, message)
@@ -508,6 +366,12 @@ class Client:
             if self.retired is None:
                 self.hooks.lost(self, reason)
 
+    def outdate(self) -> None:
+        """The server speaks another protocol version now; a pinned one leaves nothing to negotiate."""
+        if self.plan.protocol_version is None:
+            self.endpoint.forget_era()
+            self.lose(OTHER_VERSION)
+
     def retire(self, reason: str) -> None:
         """The key uses it no longer; what runs on it goes on."""
         if self.retired is None:
@@ -515,55 +379,19 @@ class Client:
 
     async def aclose(self, deadline: float) -> Ending:
         """End the session in order within the deadline; a child gets EOF, then TERM, then KILL."""
-        self.listener.stop()
-        self.answering.stop()
-        try:
-            if isinstance(self.channel, HttpChannel):
-                if (
-                    self.lost is None
-                    and self.negotiated is not None
-                    and self.negotiated.session_id is not None
-                ):
-                    await self._delete(deadline)
-                return "closed"
-            if isinstance(self.channel, SseChannel):
-                return "closed"  # there is no other goodbye than the end of the stream
-            await self.channel.aclose(deadline)
-            if self.process is None:
-                return "closed"
-            report = await self.process.aclose(deadline)
-            return "killed" if report.ending == "killed" else "closed"
-        finally:
-            self._over("closed")
-
-    async def _delete(self, deadline: float) -> None:
-        """Tell the server that the session is over; it may refuse that."""
-        assert isinstance(self.channel, HttpChannel)
-        caller = Control(self, deadline)
-        with trio.CancelScope(deadline=deadline):
-            try:
-                # The notification stream has just been stopped, so its place is free: a list that hangs is
-                # not in the way.
-                await send_own(
-                    self, b"DELETE", self.channel.headers, Nothing(),
-                    lane="stream", gate=caller, deadline=deadline,
-                )  # fmt: skip
-            except Exception:  # noqa: BLE001 -- the session then ends by the server's own clock
-                return
+        return await _ends.aclose(self, deadline)
 
     def kill(self) -> None:
         """End it at once; synchronous."""
-        self.listener.stop()
-        self.answering.stop()
-        self.channel.kill()
-        if self.process is not None:
-            self.process.kill_now()
-        self._over("killed")
+        _ends.kill(self)
 
-    def _over(self, reason: str) -> None:
-        if self.lost is None:
-            self.lost = reason
-        self.channel.kill()
+    def cancel(self, trip: Trip) -> trio.Event | None:
+        """Tell the server that nobody waits for an answer any more. Synchronous; nothing is waited for.
+
+        Returns:
+            On a shared stream: set when the notice leaves, or is given up.
+        """
+        return _ends.give_up(self, trip)
 
     def __repr__(self) -> str:
         return f"<Client {self.id} of {self.server}{'' if self.lost is None else ', ' + self.lost}>"

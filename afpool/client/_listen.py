@@ -254,11 +254,7 @@ class Listener:
 
     def _begin(self, *, forced: bool) -> None:
         client = self.client
-        negotiated = client.negotiated
-        assert negotiated is not None
-        tools = negotiated.capabilities.get("tools")
-        announced = isinstance(tools, dict) and bool(tools.get("listChanged"))
-        self.hears_tools = announced or not negotiated.asked
+        self.hears_tools = client.offers("tools", "listChanged")
         if not self.hears_tools and not forced and not self._tells_the_host():
             self._now("unsupported")
         elif not client.stateless and client.shared_stream:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, final
 from .._base.errors import AfpoolError
 from ..protocol import LOCATION
 from ..transports import HttpRequest
-from ._attempt import REDIRECTS, Tries, credential_headers
+from ._attempt import Tries, credential_headers
 from ._http_channel import with_headers
+from ._redirects import REDIRECTS, go_to, redirect_target
 from ._signing import signature
 from ._stream_channel import StreamChannel
 
@@ -57,7 +58,7 @@ async def send_own(
             exchange.close()
         if watch.elsewhere is None:
             break
-        client.go_to(watch.elsewhere)
+        go_to(client, watch.elsewhere)
     return True
 
 
@@ -91,7 +92,7 @@ class _Watch:
         """Take the head."""
         if self._follows and status in (307, 308):
             location = next((value for name, value in headers if name == LOCATION), None)
-            self.elsewhere = self._client.redirect_target(status, location)
+            self.elsewhere = redirect_target(self._client, status, location)
         if self.elsewhere is None:
             self._sink.head(status, headers)
 

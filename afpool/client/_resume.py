@@ -38,6 +38,7 @@ from ..protocol import (
     says_session_lost,
 )
 from ..transports import BadHttp, ConnectFailed, HttpRequest, Truncated, WireClosed, Woken
+from ._redirects import go_to, redirect_target
 from ._trip import Answer
 
 if TYPE_CHECKING:
@@ -200,10 +201,10 @@ class Resumption:
         if status == 401 and client.requirement is not None and not self._tries.rejected:
             new_credential(Answer(None, status, rest.headers), self._tries)
             return 0.0
-        target = client.redirect_target(status, rest.location)
+        target = redirect_target(client, status, rest.location)
         if target is not None and self._redirects < ASKINGS:
             self._redirects += 1
-            client.go_to(target)
+            go_to(client, target)
             return 0.0
         if status in AGAIN or status >= 500:
             return parse_retry_after(rest.retry_after, client.settings.seams.unix_now()) or 0.0

@@ -84,6 +84,16 @@ class Negotiated:
     asked: bool = True
     probe_hostile: bool = False
 
+    def offers(self, *path: str) -> bool:
+        """Whether the capabilities hold a member; an object counts, `false` does not.
+
+        A server that was not asked, such as one of a pinned version, may offer anything.
+        """
+        node: object = self.capabilities
+        for name in path:
+            node = node.get(name) if isinstance(node, dict) else None
+        return not self.asked or isinstance(node, dict) or node is True
+
 
 def initialize_params(
     client_name: str,
