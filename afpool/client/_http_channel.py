@@ -6,44 +6,30 @@ that ends early may be taken up again: `_resume.py`.
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 import trio
 
-from .._base.errors import ANSWERED, TooLarge
-from .._base.model import Progress
 from ..protocol import (
-    BodyKind,
-    EventTooLarge,
-    MalformedMessage,
     Message,
-    SseParser,
-    body_kind,
-    decode_json,
-    decode_messages,
     encode_notification,
     encode_request,
 )
 from ..transports import HttpLink, HttpRequest, Truncated, WireClosed, Woken
+from ._answer_sink import AnswerSink
 from ._header_rules import merged
 from ._resume import Resumption, event_id_header
-from ._trip import Answer, Rpc
+from ._trip import Answer, Rpc, ignore_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from ..protocol import SseEvent
     from ..transports import Headers, HttpExchange, HttpxExchange, HttpxLink, Origin
     from ._client import Client
     from ._trip import Caller
 
     Link: TypeAlias = HttpLink | HttpxLink
-
-HINT_BYTES: Final = 2048
-IDS_KEPT: Final = 10_000
-SMALL_PIECE: Final = 1024
 
 
 @final
@@ -89,7 +75,7 @@ class HttpChannel:
         self.headers = headers
         self.max_message = max_message
         self.movable = movable
-        self.on_message: Callable[[Message], None] = _ignore
+        self.on_message: Callable[[Message], None] = ignore_message
         self.resumes: Client | None = None
         self._before: Link | None = None
         self._next = 0
@@ -238,198 +224,3 @@ class HttpTrip:
             self._exchange.close()
         else:
             self._rest.close()
-
-
-@final
-class AnswerSink:
-    """Collects one answer: a JSON body up to the cap, or an event stream up to the response in it."""
-
-    __slots__ = (
-        "_chunks",
-        "_ids",
-        "_max",
-        "_on_message",
-        "headers",
-        "kind",
-        "message",
-        "on_progress",
-        "parser",
-        "size",
-        "status",
-    )
-
-    def __init__(
-        self,
-        max_message: int,
-        on_message: Callable[[Message], None],
-        on_progress: Callable[[Progress], object] | None,
-    ) -> None:
-        self._max = max_message
-        self._on_message = on_message
-        self.on_progress = on_progress
-        self._chunks: list[bytes | bytearray] = []
-        self._ids: set[str] | None = None  # of the events seen, for a server that replays too much
-        self.parser: SseParser | None = None
-        self.status = 0
-        self.headers: Headers = []
-        self.kind = BodyKind.EMPTY
-        self.size = 0
-        self.message: Message | None = None
-
-    def head(self, status: int, headers: Headers, /) -> None:
-        """Take the head."""
-        self.status = status
-        self.headers = headers
-        content_type = None
-        for name, value in headers:
-            if name == b"content-type":
-                content_type = value
-                break
-        self.kind = body_kind(content_type)
-        if self.kind is BodyKind.SSE:
-            self.parser = SseParser(self._max)
-
-    def data(self, chunk: bytes, /) -> bool:
-        """Take a piece of the body.
-
-        Raises:
-            TooLarge: The answer, or one event of its stream, is larger than the cap.
-        """
-        self.size += len(chunk)
-        if self.parser is None:
-            if self.size > self._max:
-                raise self.too_large()
-            self._keep(chunk)
-            return False
-        try:
-            events = self.parser.feed(chunk)
-        except EventTooLarge as error:
-            if self._take_events(error.events):
-                return True
-            raise self.too_large() from None
-        return self._take_events(events)
-
-    def _keep(self, chunk: bytes) -> None:
-        # Pieces of a byte or two would take many times their size.
-        chunks = self._chunks
-        if chunks and len(chunk) < SMALL_PIECE:
-            last = chunks[-1]
-            if type(last) is not bytearray:
-                last = bytearray(last)
-                chunks[-1] = last
-            last += chunk
-        else:
-            chunks.append(chunk)
-
-    def _take_events(self, events: list[SseEvent]) -> bool:
-        for event in events:
-            if event.id:
-                self._seen(event.id)
-            for message in _messages(event):
-                self._take(message)
-        return self.message is not None
-
-    def _seen(self, event_id: str) -> None:
-        if self._ids is None:
-            self._ids = set()
-        if len(self._ids) < IDS_KEPT:
-            self._ids.add(event_id)
-
-    def take_rest(self, events: list[SseEvent], request_id: int) -> tuple[bool, bool]:
-        """Take events of a further stream of the same answer.
-
-        Args:
-            events: As they came.
-            request_id: The only one whose response is taken.
-
-        Returns:
-            Whether an event was new, and whether the response has come.
-        """
-        fresh = False
-        for event in events:
-            replayed = bool(event.id) and self._ids is not None and event.id in self._ids
-            fresh = fresh or not replayed
-            if event.id:
-                self._seen(event.id)
-            for message in _messages(event):
-                if not message.is_response:
-                    if not replayed:
-                        self._take(message)
-                elif message.response_id == request_id:
-                    self._take(message)
-        return fresh, self.message is not None
-
-    def _take(self, message: Message) -> None:
-        if message.is_response:
-            if self.message is None:
-                self.message = message
-        elif message.method == "notifications/progress":
-            if self.on_progress is not None and (read := read_progress(message)) is not None:
-                self.on_progress(read[1])
-        else:
-            self._on_message(message)
-
-    def answer(self) -> Answer:
-        """What has come, once the exchange is complete."""
-        body = b""
-        if self.parser is None and self._chunks:
-            first = self._chunks[0]
-            # most answers come in one piece, which is not copied
-            body = first if len(self._chunks) == 1 and type(first) is bytes else b"".join(self._chunks)
-            self._chunks = []
-            if body and self.kind is not BodyKind.SSE:
-                self._read(body)
-        if not self.size and self.kind is not BodyKind.SSE:
-            self.kind = BodyKind.EMPTY  # whatever its head says of the type of nothing
-        return Answer(self.message, self.status, self.headers, self.kind, body[:HINT_BYTES], self.size)
-
-    def _read(self, body: bytes) -> None:
-        try:
-            for message in decode_messages(body):
-                self._take(message)
-        except MalformedMessage:
-            return
-
-    def too_large(self) -> TooLarge:
-        """Make the error of an answer over the cap."""
-        return TooLarge(
-            f"the answer is larger than {self._max} bytes and was not read; the tool may have run",
-            delivery=ANSWERED,
-            http_status=self.status,
-        )
-
-
-def _messages(event: SseEvent) -> list[Message]:
-    if not event.data or event.event not in ("message", ""):
-        return []
-    try:
-        return decode_messages(event.data)
-    except MalformedMessage:
-        return []  # one unreadable event is no reason to lose the response behind it
-
-
-def read_progress(message: Message) -> tuple[object, Progress] | None:
-    """Read token and content of a progress notification; `None` where it is not one that can be read."""
-    try:
-        params = decode_json(message.params)
-    except MalformedMessage:
-        return None
-    if not isinstance(params, dict):
-        return None
-    step = _number(params.get("progress"))
-    if step is None:
-        return None
-    text = params.get("message")
-    progress = Progress(step, _number(params.get("total")), text if isinstance(text, str) else None)
-    return params.get("progressToken"), progress
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):  # JSON's integers have no bounds
-            return float(value)
-    return None
-
-
-def _ignore(_: Message) -> None:
-    """Take a message that nobody waits for."""

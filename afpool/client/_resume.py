@@ -39,12 +39,13 @@ from ..protocol import (
 )
 from ..transports import BadHttp, ConnectFailed, HttpRequest, Truncated, WireClosed, Woken
 from ._redirects import go_to, redirect_target
-from ._trip import Answer
+from ._trip import HINT_BYTES, Answer
 
 if TYPE_CHECKING:
     from ..transports import Headers, HttpExchange, HttpxExchange, LaneName
+    from ._answer_sink import AnswerSink
     from ._client import Client
-    from ._http_channel import AnswerSink, HttpChannel
+    from ._http_channel import HttpChannel
     from ._sse_channel import SseChannel
     from ._trip import Caller
 
@@ -52,7 +53,6 @@ RETRY: Final = 1.0
 RETRY_MIN: Final = 0.1
 RETRY_MAX: Final = 30.0
 ASKINGS: Final = 3
-HINT_BYTES: Final = 2048
 AGAIN: Final = frozenset({408, 409, 425, 429})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
@@ -26,8 +26,8 @@ from ..protocol import (
     encode_request,
 )
 from ..transports import StreamLink, WebSocketLink, WireClosed, Woken
-from ._http_channel import read_progress
-from ._trip import Answer, Rpc
+from ._answer_sink import read_progress
+from ._trip import PROGRESS_KEPT, Answer, Rpc, ignore_message, ignore_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from .._base.model import Progress
     from .._base.seams import Seams
     from ..transports import Outgoing, Wire
-
-PROGRESS_KEPT: Final = 32
 
 # How a response begins whose id can be believed: at the top level, behind nothing but members that are
 # strings (`jsonrpc`), and in front of its result or error. An `"id"` further in belongs to something else,
@@ -74,8 +72,8 @@ class StreamChannel:
         self.max_message = max_message
         self._wire = wire
         self._own_wire = own_wire
-        self.on_message: Callable[[Message], None] = _ignore
-        self.on_lost: Callable[[str], None] = _ignore_reason
+        self.on_message: Callable[[Message], None] = ignore_message
+        self.on_lost: Callable[[str], None] = ignore_reason
         self.dropped = 0
         self._next = 0
         self._lost: str | None = None
@@ -391,14 +389,6 @@ class Notice:
     def began(self) -> None:
         """Take note."""
         self.left.set()
-
-
-def _ignore(_: Message) -> None:
-    """Take a message that nobody waits for."""
-
-
-def _ignore_reason(_: str) -> None:
-    """Take a reason that nobody waits for."""
 
 
 def _nothing_gone(_: Outgoing) -> None:

@@ -5,7 +5,7 @@ A trip survives its task: after the first byte it can be taken over by a settle 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from ..protocol import BodyKind, Message
     from ..transports import Headers, LaneName
     from ._running import Running
+
+
+HINT_BYTES: Final = 2048
+"""Bytes that are kept of a body that is no JSON-RPC."""
+
+PROGRESS_KEPT: Final = 32
+"""Progress notifications that are kept for a caller who does not get to run."""
 
 
 @final
@@ -174,3 +181,11 @@ class Channel(Protocol):
     def kill(self) -> None:
         """End everything at once; synchronous."""
         ...
+
+
+def ignore_message(_: Message) -> None:
+    """Take a message that nobody waits for."""
+
+
+def ignore_reason(_: str) -> None:
+    """Take a reason that nobody waits for."""

@@ -7,7 +7,7 @@ import json
 import pytest
 import trio
 
-from afpool.client._listen import acknowledges, subscription_of
+from afpool.client._subscription import acknowledges, subscription_of
 from afpool.protocol import decode_message
 from afpool.testing import Body, Drop, Hang, HoldStream, JsonRpcError, RawBytes, Result, Status
 from tests.pool.kit import ALICE, LIST_CHANGED, until, world
