@@ -74,13 +74,13 @@ def _perform(actor: Actor[KeyMachine], effect: Any) -> None:
     if kind is m.Active:
         pool.keep(actor, keep=effect.active)
     elif kind is m.StartOpening:
-        pool.start_opening(actor, effect.token)
+        pool.openings.start(actor, effect.token)
     elif kind is m.CancelOpening:
-        pool.cancel_opening(effect.token)
+        pool.openings.cancel(effect.token)
     elif kind is m.CloseClient:
-        pool.start_closing(actor, effect.handle, effect.reason)
+        pool.openings.start_closing(actor, effect.handle, effect.reason)
     elif kind is m.PingClient:
-        pool.start_ping(actor, effect.handle)
+        pool.openings.start_ping(actor, effect.handle)
     elif kind is not Undelivered:
         raise TypeError(f"unknown effect {kind.__name__}")
 
@@ -88,5 +88,5 @@ def _perform(actor: Actor[KeyMachine], effect: Any) -> None:
 def _successor(actor: Actor[KeyMachine], error: BaseException) -> KeyMachine:
     assert isinstance(actor, KeyActor)
     actor.pool.event("actor-crashed", actor, why=type(error).__name__)
-    actor.pool.after_crash(actor)
+    actor.pool.background.after_crash(actor)
     return actor.machine.successor()

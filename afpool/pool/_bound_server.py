@@ -25,7 +25,7 @@ from ..protocol import (
     prompt_members,
     uri_members,
 )
-from ._call import check_identity
+from ._asking import check_identity
 from ._flights import client_for
 from ._listing import Asker
 from ._operation import execute

@@ -35,18 +35,15 @@ from .._base.errors import (
     BindingChanged,
     ClientClosed,
     DeadlineExceeded,
-    IdentityMismatch,
-    IdentityMissing,
     LocalSessionHandleLostError,
     PoolClosed,
     ServerRefused,
-    ShareFailed,
 )
-from .._base.identity import Identity, encode_key
+from ._asking import ask_share, check_identity
 from ._refusals import other_plan, revoked, stale
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Iterator
 
     from actors import Reply
 
@@ -370,50 +367,3 @@ class Call:
     def __repr__(self) -> str:
         what = self.use.tool if self.errand is None else self.errand.method
         return f"<Call {self.use.call_id} {self.use.server}/{what}{' begun' if self.begun else ''}>"
-
-
-def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> None:
-    """Raise unless the caller identity encodes to the actor's key.
-
-    Raises:
-        IdentityMismatch: It names somebody else, nobody, or could not be asked.
-    """
-    cause: BaseException | None = None
-    if who is not None and not isinstance(who, Identity):
-        try:
-            who = who()
-        except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: not proven
-            who, cause = None, error
-    if isinstance(who, Identity):
-        try:
-            if encode_key(actor.server.name, who, actor.server.keyed_on) == actor.key:
-                return
-        except IdentityMissing:
-            pass
-        text = "the caller's identity is not the one that this tool was listed for"
-    else:
-        text = "no caller identity was named"
-    raise IdentityMismatch(f"{text}; nothing was sent") from cause
-
-
-def ask_share(actor: KeyActor) -> str | None:
-    """Ask the app for the authorization name of the actor's identity.
-
-    Raises:
-        ShareFailed: It raised, or returned something else than a string or `None`.
-    """
-    share = actor.pool.share
-    if share is None:
-        return None
-    try:
-        name = share(actor.server.name, actor.projection)
-    except Exception as error:
-        raise ShareFailed(f"share raised {type(error).__name__}; nothing was sent") from error
-    if name is not None and not isinstance(name, str):
-        raise ShareFailed(f"share returned {type(name).__name__}, not a string or None; nothing was sent")
-    if name is not None and not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise ShareFailed("share returned a string with a lone surrogate; nothing was sent") from None
-    return name

@@ -13,7 +13,8 @@ import trio
 
 from .._base.errors import AfpoolError, OpenFailed
 from . import _messages as m
-from ._call import ask_share
+from ._asking import ask_share
+from ._posting import post, taken, waited
 from ._refusals import copy_error
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ async def client_for(actor: KeyActor, *, fresh: bool = False, context: str | Non
     """The key's client, opened if there is none; takes no place."""
     pool = actor.pool
     ticket = pool.seams.next_id()
-    reply = pool.post(actor, m.Admit(ticket, lease=False, fresh=fresh, context=context))
+    reply = post(actor, m.Admit(ticket, lease=False, fresh=fresh, context=context))
     client: Client
     if reply.done:
-        client = pool.taken(reply)
+        client = taken(reply)
         return client
     try:
-        client = await pool.waited(reply)
+        client = await waited(reply)
     finally:
         actor.tell(m.Settle(ticket, held=False))
     return client
@@ -187,7 +188,10 @@ def _file_shared(
     client.entry = entry
     if pool.shares.file(entry, actor, client, catalog, notices, expires_at):
         _moved(actor, entry.list)
-        pool.list_moved(entry.list)
+        # who waits for a place under the old list, at any key, is refused now
+        waiting = {call.actor for call in pool.running.values() if call.list is entry.list and not call.held}
+        for member in waiting:
+            member.tell(m.ListChanged(list=entry.list))
     return entry.list.alive
 
 

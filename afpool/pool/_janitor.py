@@ -47,7 +47,7 @@ class Janitor:
         pool = self._pool
         now = pool.seams.now()
         due = float("inf")
-        pool.bury_stopped()
+        pool.background.bury_stopped()
         for actor in list(pool.kept):
             machine = actor.machine
             if machine.client is None or actor.phase == "crashed":

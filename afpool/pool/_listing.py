@@ -17,16 +17,18 @@ from .._base.errors import (
     SessionExpiredError,
 )
 from . import _messages as m
-from ._bound import Listing
-from ._call import ask_share, check_identity
+from ._asking import ask_share, check_identity, resolve_plan
+from ._bound import Listing, Toolset
 from ._flights import client_for, ensure_settled
+from ._posting import post
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from .._base.identity import CallerIdentity
     from ._actor import KeyActor
     from ._lists import ListState
+    from ._pool import Pool
 
 T = TypeVar("T")
 
@@ -72,6 +74,31 @@ class Asker:
         raise DeadlineExceeded("the deadline passed while the tools were listed", delivery=NOT_SENT)
 
 
+async def list_servers(
+    pool: Pool, names: Sequence[str], identity: CallerIdentity, deadline: float, *, refresh: bool
+) -> Toolset:
+    """List servers, all at once. Of several, one that fails costs its own tools only; see `Pool.tools`."""
+    if len(names) == 1:
+        actor = pool.actor_for(names[0], identity)
+        return Toolset([await list_tools(actor, identity, deadline, refresh=refresh)], {})
+    listings: dict[str, Listing] = {}
+    problems: dict[str, AfpoolError] = {}
+
+    async def one(name: str) -> None:
+        try:
+            actor = pool.actor_for(name, identity)
+            listings[name] = await list_tools(actor, identity, deadline, refresh=refresh)
+        except AfpoolError as error:
+            problems[name] = error
+
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(one, name)
+    if not listings:
+        raise next(problems[name] for name in names)
+    return Toolset([listings[name] for name in names if name in listings], problems)
+
+
 async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:
     """List one server for one identity; from memory where the list in hand is settled."""
     with actor.pool.openings.using(actor):
@@ -85,7 +112,7 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
     current = actor.machine.client
     context = None if current is None else current.context
     if context is None and authorization is not None:
-        context = (await asker.through(pool.resolve_plan(actor))).context
+        context = (await asker.through(resolve_plan(actor))).context
     state = _in_hand(actor, authorization, context)
     if state is not None and not refresh and state.settled(pool.seams.now()):
         assert context is not None
@@ -94,8 +121,8 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
         state.unsettle("refresh")
     if current is not None:
         # a list that goes to the wire asks for the plan; another context retires the client
-        plan = await asker.through(pool.resolve_plan(actor))
-        pool.post(actor, m.PlanChanged(plan.context))
+        plan = await asker.through(resolve_plan(actor))
+        post(actor, m.PlanChanged(plan.context))
     for again in (True, True, False):
         client = await asker.through(client_for(actor, fresh=refresh))
         state = _in_hand(actor, authorization, client.context, make=True)

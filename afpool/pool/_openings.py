@@ -8,8 +8,6 @@ exist, and an opening that finds no room has an idle one evicted or waits, holdi
 from __future__ import annotations
 
 import contextlib
-import inspect
-import sys
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, final
 
@@ -22,12 +20,13 @@ from .._base.errors import (
     AuthorizationRequired,
     DeadlineExceeded,
     OpenFailed,
-    PlanFailed,
 )
 from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
+from ._asking import Resolved, ask_plan
 from ._herald import restore_level
 from ._hooks import GONE, ActorHooks
+from ._posting import post, taken
 from ._subscriptions import client_gone
 
 if TYPE_CHECKING:
@@ -76,34 +75,6 @@ class Openings:
         self.evicted = 0
         self.counts = CloseCounts()
 
-    # ------------------------------------------------------------------ plans
-
-    async def resolve_plan(self, actor: KeyActor) -> Resolved:
-        """Ask the app for the plan of a key now.
-
-        Raises:
-            PlanFailed: It raised, or returned something that is no plan, or none that fits the server.
-        """
-        pool = self._pool
-        plan: object = actor.server.plan
-        if plan is None and pool.plan is not None:
-            try:
-                plan = pool.plan(actor.server.name, actor.projection)
-                if inspect.isawaitable(plan):
-                    plan = await plan
-            except AfpoolError:
-                raise
-            except Exception as error:
-                raise PlanFailed(f"plan raised {type(error).__name__}; nothing was sent") from error
-        if not isinstance(plan, Plan):
-            raise PlanFailed(f"plan returned {type(plan).__name__}, not a Plan; nothing was sent")
-        try:
-            actor.server.check_plan(plan)
-        except ValueError as error:
-            raise PlanFailed(f"{error}; nothing was sent") from None
-        # equal contexts of many keys are one string: each living binding holds it
-        return Resolved(plan, sys.intern(plan.context(pool.context_secret)))
-
     def endpoint(self, plan: Plan) -> Endpoint:
         """What all keys of one endpoint share."""
         name = plan.endpoint
@@ -141,13 +112,11 @@ class Openings:
         scope.deadline = pool.seams.now() + pool.limits.open_timeout
         try:
             with scope:
-                resolved = await self.resolve_plan(actor)
+                resolved = await ask_plan(actor)
                 context = resolved.context
                 backoff = self._backoffs.get((actor.key, context))
                 wait = None if backoff is None else backoff.until - pool.seams.now()
-                go = pool.taken(
-                    pool.post(actor, m.PlanChanged(context, token, wait if wait and wait > 0 else None))
-                )
+                go = taken(post(actor, m.PlanChanged(context, token, wait if wait and wait > 0 else None)))
                 if not go:
                     return
                 client = await self._connect(actor, resolved)
@@ -204,7 +173,7 @@ class Openings:
         self.clients[client.id] = client
         self.opened += 1
         actor.last_used = pool.seams.now()
-        pool.janitor_wake()
+        pool.janitor.wake()
         return client
 
     def _remember(self, key: PoolKey, context: str, error: AfpoolError) -> float:
@@ -277,7 +246,7 @@ class Openings:
                 if self._room_wanted:
                     self.evict(actor)
                 elif self._pool.seams.now() >= actor.last_used + self._pool.limits.idle_timeout:
-                    self._pool.janitor_wake()
+                    self._pool.janitor.wake()
 
     def evict(self, actor: KeyActor) -> None:
         """Close the client of an idle key."""
@@ -349,14 +318,6 @@ def _listens(actor: KeyActor) -> bool:
         return False
     client = current.handle
     return client.entry is not None and client.entry.listener is client and client.may_hear
-
-
-@attrs.frozen
-class Resolved:
-    """A plan and its context."""
-
-    plan: Plan = attrs.field(repr=False)
-    context: str
 
 
 def as_open_failure(error: AfpoolError) -> AfpoolError:

@@ -40,8 +40,10 @@ from .._base.model import JsonObject, ToolContext, ToolResult
 from .._base.use import Use
 from ..protocol import NotJson, encode_json
 from . import _messages as m
-from ._call import Call, check_identity
+from ._asking import check_identity, resolve_plan
+from ._call import Call
 from ._flights import ensure_settled
+from ._posting import post, taken
 from ._refusals import other_plan, stale
 from ._settle import give_back, hand_over
 
@@ -237,9 +239,9 @@ async def _relist(call: Call, state: ListState) -> None:
     actor = call.actor
     if state.asked_before and state.flight is None and actor.machine.client is not None:
         # a list that goes to the wire asks for the plan; a list's first asking follows an opening, which has
-        resolved = await through(call, "plan", actor.pool.resolve_plan(actor))
+        resolved = await through(call, "plan", resolve_plan(actor))
         if resolved.context != call.binding.context:
-            actor.pool.post(actor, m.PlanChanged(resolved.context))
+            post(actor, m.PlanChanged(resolved.context))
             raise other_plan()
     try:
         await through(
@@ -278,10 +280,10 @@ async def _admitted(call: Call) -> Client:
             "nothing was sent"
         )
     call.ticket_out = True
-    reply = pool.post(actor, admit)
+    reply = post(actor, admit)
     client: Client
     if reply.done:
-        client = pool.taken(reply)
+        client = taken(reply)
     else:
         call.reply = reply
         pool.waiting += 1

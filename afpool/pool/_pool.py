@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
-from actors import ActorError, MailboxFull, Reply
-
 from .._base.errors import (
     NOT_SENT,
-    ActorCrashed,
     AfpoolError,
-    IdentityMissing,
-    Overloaded,
     PoolClosed,
 )
 from .._base.identity import CallerIdentity, Identity, KeyDigest, PoolKey, encode_key, project
@@ -24,8 +19,8 @@ from . import _ends
 from . import _messages as m
 from ._actor import KeyActor
 from ._admission import RuntimeAdmission
+from ._asking import ask_identity
 from ._background import Background
-from ._bound import Listing, Toolset
 from ._bound_server import BoundServer, bind_server
 from ._catalogs import Catalogs
 from ._deadlines import Deadlines
@@ -33,9 +28,10 @@ from ._flights import client_for
 from ._herald import Herald
 from ._janitor import Janitor
 from ._key_state import KeyLimits
-from ._listing import list_tools
-from ._openings import Openings, Resolved
+from ._listing import list_servers
+from ._openings import Openings
 from ._outputs import Outputs
+from ._posting import post, waited
 from ._records import Records
 from ._shares import Shares
 from ._statistics import CloseReport, PoolStatistics, statistics
@@ -43,16 +39,13 @@ from ._statistics import CloseReport, PoolStatistics, statistics
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from actors import Request
-
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.seams import Seams
     from .._base.use import Use
-    from ..client import Client
     from ._again import InDoubtCallback
+    from ._bound import Toolset
     from ._call import Call
     from ._herald import ChangeCallback, LogCallback
-    from ._lists import ListState
     from ._server import Limits, PlanFunction, Server, ShareFunction
 
 T = TypeVar("T")
@@ -180,25 +173,7 @@ class Pool:
         await trio.lowlevel.checkpoint()
         until = self.seams.now() + self.limits.deadline if deadline is None else deadline
         names = list(self.servers) if server is None else [server]
-        if len(names) == 1:
-            actor = self._actor_for(names[0], identity)
-            return Toolset([await list_tools(actor, identity, until, refresh=refresh)], {})
-        listings: dict[str, Listing] = {}
-        problems: dict[str, AfpoolError] = {}
-
-        async def one(name: str) -> None:
-            try:
-                actor = self._actor_for(name, identity)
-                listings[name] = await list_tools(actor, identity, until, refresh=refresh)
-            except AfpoolError as error:
-                problems[name] = error
-
-        async with trio.open_nursery() as nursery:
-            for name in names:
-                nursery.start_soon(one, name)
-        if not listings:
-            raise next(problems[name] for name in names)
-        return Toolset([listings[name] for name in names if name in listings], problems)
+        return await list_servers(self, names, identity, until, refresh=refresh)
 
     async def refresh(
         self, identity: CallerIdentity, server: str | None = None, *, deadline: float | None = None
@@ -228,7 +203,7 @@ class Pool:
         """
         await trio.lowlevel.checkpoint()
         until = self.seams.now() + self.limits.deadline if deadline is None else deadline
-        return await bind_server(self._actor_for(server, identity), identity, until)
+        return await bind_server(self.actor_for(server, identity), identity, until)
 
     @trio.lowlevel.enable_ki_protection
     async def warm(self, identity: CallerIdentity, servers: Iterable[str] | None = None) -> None:
@@ -246,7 +221,7 @@ class Pool:
 
         async def one(name: str) -> None:
             try:
-                await client_for(self._actor_for(name, identity), fresh=True)
+                await client_for(self.actor_for(name, identity), fresh=True)
             except AfpoolError as error:
                 failures.append(error)
 
@@ -299,7 +274,7 @@ class Pool:
         """Hold admission of a key until what runs has settled, then replace its client on demand."""
         actor = self._existing(key)
         await trio.lowlevel.checkpoint()
-        await self.waited(self.post(actor, m.Drain()))
+        await waited(post(actor, m.Drain()))
 
     def evict(self, key: PoolKey) -> None:
         """Close the client of a key if nobody uses it."""
@@ -342,11 +317,12 @@ class Pool:
         except KeyError:
             raise LookupError(f"there is no server {name!r}; there are {sorted(self.servers)}") from None
 
-    def _actor_for(self, name: str, identity: CallerIdentity) -> KeyActor:
+    def actor_for(self, name: str, identity: CallerIdentity) -> KeyActor:
+        """The actor of an identity's key at a server, made if there is none."""
         server = self._server(name)
         if self.closing:
             raise PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT)
-        identity = _asked(identity)
+        identity = ask_identity(identity)
         key = encode_key(server.name, identity, server.keyed_on)
         actor = self._actors.get(key)
         if actor is None:
@@ -384,107 +360,6 @@ class Pool:
             self.kept.discard(actor)
         actor.observe(keep)
 
-    # ------------------------------------------------------------------ messages to actors
-
-    def post(self, actor: KeyActor, request: Request[T]) -> Reply[T]:
-        """Post a request to an actor.
-
-        Raises:
-            Overloaded: Its mailbox is full.
-            ActorCrashed: It was stopped after crashing again.
-        """
-        try:
-            return actor.post(request)
-        except MailboxFull:
-            raise Overloaded(
-                f"{self.limits.max_waiting} requests wait for this key's actor already; nothing was sent"
-            ) from None
-        except ActorError as error:
-            self.background.bury(actor)
-            raise ActorCrashed(
-                f"the actor of this key crashed again and again and takes nothing any more "
-                f"({type(error).__name__}); nothing was sent"
-            ) from error
-
-    @staticmethod
-    def taken(reply: Reply[T]) -> T:
-        """Take what is in a reply slot; a crash becomes an error of afpool's own."""
-        try:
-            return reply.result()
-        except ActorError as error:
-            raise _no_answer(error) from error
-
-    @staticmethod
-    async def waited(reply: Reply[T]) -> T:
-        """Wait for a reply; a crash becomes an error of afpool's own."""
-        try:
-            return await reply.wait()
-        except ActorError as error:
-            raise _no_answer(error) from error
-
-    def list_moved(self, state: ListState) -> None:
-        """A shared list changed: refuse who waits for a place under the old one, now."""
-        waiting = {call.actor for call in self.running.values() if call.list is state and not call.held}
-        for actor in waiting:
-            actor.tell(m.ListChanged(list=state))
-
-    # ------------------------------------------------------------------ openings, seen from an actor
-
-    async def resolve_plan(self, actor: KeyActor) -> Resolved:
-        """Ask the app for the plan of a key now.
-
-        It decides for everybody who uses the key, so it is asked in the pool's context and not in that of
-        whoever happens to list.
-        """
-        if actor.server.plan is not None:
-            return await self.openings.resolve_plan(actor)
-        reply: Reply[Resolved] = Reply()
-        scope = trio.CancelScope()
-        self.spawn(self._resolve_plan, actor, reply, scope)
-        try:
-            return await reply.wait()
-        finally:
-            scope.cancel()
-
-    async def _resolve_plan(self, actor: KeyActor, reply: Reply[Resolved], scope: trio.CancelScope) -> None:
-        try:
-            with scope:
-                reply.set(await self.openings.resolve_plan(actor))
-        except AfpoolError as error:
-            reply.fail(error)
-        finally:
-            if not reply.done:
-                reply.fail(PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT))
-
-    def start_opening(self, actor: KeyActor, token: int) -> None:
-        """Effect of a turn."""
-        self.openings.start(actor, token)
-
-    def cancel_opening(self, token: int) -> None:
-        """Effect of a turn."""
-        self.openings.cancel(token)
-
-    def start_closing(self, actor: KeyActor, client: Client, reason: str) -> None:
-        """Effect of a turn."""
-        self.openings.start_closing(actor, client, reason)
-
-    def start_ping(self, actor: KeyActor, client: Client) -> None:
-        """Effect of a turn."""
-        self.openings.start_ping(actor, client)
-
-    @property
-    def wants_idle(self) -> bool:
-        """Whether an opening waits for some client to become idle."""
-        return self.openings.wants_room
-
-    def offer_idle(self, actor: KeyActor) -> None:
-        """An actor has become idle while an opening waits for room."""
-        self.openings.evict(actor)
-
-    def janitor_wake(self) -> None:
-        """There may be an earlier idle time-out than before."""
-        self.janitor.wake()
-
     # ------------------------------------------------------------------ record
 
     def file(self, use: Use) -> None:
@@ -512,36 +387,3 @@ class Pool:
     def spawn(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
         """Run background work; see `Background.spawn`."""
         self.background.spawn(fn, *args)
-
-    def after_crash(self, actor: KeyActor) -> None:
-        """Effect of a crash."""
-        self.background.after_crash(actor)
-
-    def bury_stopped(self) -> None:
-        """Close the clients of keys whose actor does not come back."""
-        self.background.bury_stopped()
-
-
-def _no_answer(error: ActorError) -> ActorCrashed:
-    return ActorCrashed(f"the actor of this key does not answer ({type(error).__name__}); nothing was sent")
-
-
-def _asked(identity: CallerIdentity) -> Identity:
-    """Ask a caller identity.
-
-    Raises:
-        IdentityMissing: It is none, or could not be asked.
-    """
-    asked: object = identity
-    cause: Exception | None = None
-    if callable(identity):
-        try:
-            asked = identity()
-        except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: nobody was named
-            asked, cause = None, error
-    if asked is None and cause is None:
-        return Identity()  # refused by whatever is keyed on anything
-    if not isinstance(asked, Identity):
-        what = "could not be asked" if cause is not None else f"is {type(asked).__name__}, not an Identity"
-        raise IdentityMissing(f"the caller identity {what}; nothing was sent") from cause
-    return asked

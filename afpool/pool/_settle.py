@@ -115,5 +115,5 @@ def _settled(actor: KeyActor, ticket: int, *, held: bool, answered: bool) -> Non
     if held:
         actor.last_used = pool.seams.now()
     actor.tell(m.Settle(ticket, held, answered))
-    if pool.wants_idle and actor.machine.idle:
-        pool.offer_idle(actor)
+    if pool.openings.wants_room and actor.machine.idle:
+        pool.openings.evict(actor)

@@ -27,7 +27,7 @@ from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, Overloaded, Po
 from .._base.model import ToolContext
 from ..client import Errand, Rpc
 from ..protocol import read_updated, request_params, uri_members
-from ._call import ask_share, check_identity
+from ._asking import ask_share, check_identity
 from ._operation import execute
 from ._refusals import copy_error, revoked
 
@@ -249,7 +249,7 @@ def forget(subscription: Subscription) -> bool:
         actor.watchers = None
         if actor.machine.client is not None:
             actor.last_used = actor.pool.seams.now()
-            actor.pool.janitor_wake()  # the client may be idle from now on
+            actor.pool.janitor.wake()  # the client may be idle from now on
     return True
 
 

@@ -300,7 +300,7 @@ async def test_a_flood_of_log_messages_keeps_the_newest():
     async with world(pool={"on_log": lambda server, who, message: heard.append(message)}) as here:
         from afpool.protocol import decode_messages
 
-        actor = here.pool._actor_for("files", ALICE)
+        actor = here.pool.actor_for("files", ALICE)
         lines = [
             b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%d}}' % number
             for number in range(LOGS_KEPT + 10)
