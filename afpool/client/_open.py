@@ -40,25 +40,25 @@ from ..protocol import (
     parse_retry_after,
     stateless_meta,
 )
-from ..transports import SpawnFailed, StdioProcess
 from ._attempt import Tries, attempt, redirect
 from ._client import Client
 from ._control import Control
 from ._http_channel import HttpChannel
 from ._http_way import http_channel
 from ._open_stream import PROBE_HTTP, NoStream, open_stream
-from ._plan import HttpTransport, MemoryTransport, Plan, StdioTransport, WebSocketTransport
+from ._plan import HttpTransport, Plan, WebSocketTransport
 from ._sse_channel import SseChannel
 from ._stream_channel import StreamChannel
+from ._stream_way import stream_way
 from ._trip import Rpc
 from ._upgrade import credential_wanted, upgraded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from .._base.identity import Identity
     from ..protocol import Message, Negotiated
-    from ..transports import Headers
+    from ..transports import Headers, StdioProcess
     from ._endpoint import Endpoint
     from ._settings import ClientSettings, Hooks
     from ._trip import Answer
@@ -355,34 +355,12 @@ class _Opener:
         transport = self._plan.transport
         if isinstance(transport, WebSocketTransport):
             return await upgraded(self._unopened, Client.kill, transport, self._spawn)
-        process: StdioProcess | None = None
-        background: Callable[[], Awaitable[None]] | None = None
-        channel: HttpChannel | SseChannel | StreamChannel
         if isinstance(transport, HttpTransport):
-            channel = http_channel(transport, self._endpoint, settings, self._spawn, sse=sse)
-        elif isinstance(transport, StdioTransport):
-            try:
-                process = await StdioProcess.spawn(transport.config, settings.seams)
-            except SpawnFailed as error:
-                raise OpenFailed(f"{error}; nothing was sent") from error
-            channel = StreamChannel(process.wire, settings.max_message, settings.seams)
-        else:
-            assert isinstance(transport, MemoryTransport)
-            try:
-                wire = await transport.connect()
-            except Exception as error:
-                raise OpenFailed(
-                    f"the in-memory server raised {type(error).__name__}; nothing was sent"
-                ) from error
-            channel = StreamChannel(wire, settings.max_message, settings.seams, own_wire=True)
-            background = getattr(wire, "background", None)
-        client = self._keep(channel, process)
-        if process is not None:
-            self._spawn(process.run_stderr)
-        if background is not None:
-            self._spawn(background)
-        if isinstance(channel, StreamChannel):
-            self._spawn(channel.link.run)
+            return self._keep(http_channel(transport, self._endpoint, settings, self._spawn, sse=sse))
+        way = await stream_way(transport, settings)
+        client = self._keep(way.channel, way.process)
+        for runs in way.background:
+            self._spawn(runs)
         return client
 
     def _unopened(self) -> Client:

@@ -10,10 +10,8 @@ in use speak: one JSON-RPC message per text message, both ways, told apart by id
 * A message longer than the cap ends the stream (the library closes with 1009): it is not known whose answer
   it was. So does one in very many pieces. At most two messages are kept, one that was read and one that is
   being put together.
-* Every `PING_EVERY` seconds the peer is sent a ping; one that does not answer it within `PONG_WITHIN` is
-  lost. Its own pings are answered by the library.
-* A close with 1000 or 1001 is an orderly end, everything else a loss. Either way this stream is over: there
-  is nothing to resume, and a request that has begun and was not answered is in doubt.
+* A stream ends by a close frame, by a peer that answers no ping, or by its wire (`_ws_ends.py`). Either way
+  it is over: there is nothing to resume, and a request that has begun and was not answered is in doubt.
 * The end is told once, by `run` itself, when nothing runs any more: what `Outgoing.begun` says then is
   final, and so is a verdict made of it.
 * What the library raises never leaves: it ends the stream, or is the reason why it was not opened.
@@ -32,16 +30,11 @@ from afpool._base.seams import Seams  # noqa: TC001
 from afpool.transports._connection import Headers  # noqa: TC001
 from afpool.transports._stream import LAST_WORDS, MAX_OUTBOX
 from afpool.transports._wire import Outgoing, Wire, WireClosed
+from afpool.transports._ws_ends import TOO_BIG, until_unanswered, why_closed
 from afpool.transports._ws_stream import GatedStream, UpgradeRefused
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
-
-PING_EVERY: Final = 20.0
-"""Seconds between two pings."""
-
-PONG_WITHIN: Final = 20.0
-"""Seconds that the peer has to answer a ping, or to let it out."""
 
 CLOSING: Final = 1.0
 """Seconds that the peer has to answer our close, where the caller's deadline is not nearer."""
@@ -50,8 +43,6 @@ MAX_PARTS: Final = 16 * 1024
 """Pieces that a message may come in, beside one for each `_SMALL_PART` bytes that it may have."""
 
 _SMALL_PART: Final = 256
-_ORDERLY: Final = frozenset({1000, 1001})
-_TOO_BIG: Final = 1009
 _CHUNK: Final = 64 * 1024
 _SLICE_MESSAGES: Final = 64
 _JSON_STARTS: Final = ("{", "[")
@@ -277,7 +268,7 @@ class WebSocketLink:
                 self.subprotocol = connection.subprotocol
                 nursery.start_soon(self._guard, self._write, connection)
                 nursery.start_soon(self._guard, self._read, connection)
-                nursery.start_soon(self._guard, self._ping, connection)
+                nursery.start_soon(self._guard, self._probe, connection)
                 self._open = True
                 self._settled.set()
         except BaseExceptionGroup as group:
@@ -302,7 +293,7 @@ class WebSocketLink:
             await half(connection)
         except ConnectionClosed as error:
             if not self._closing:
-                self._end(_why(error.reason.code if error.reason is not None else None, self._max_message))
+                self._end(why_closed(None if error.reason is None else error.reason.code, self._max_message))
         except Exception as error:  # noqa: BLE001  (told to the owner; its nursery must not die of it)
             self._fail(f"the stream failed inside: {type(error).__name__}", error)
 
@@ -393,24 +384,9 @@ class WebSocketLink:
         line = message.encode()
         if len(line) > self._max_message:
             # The library counts characters.
-            self._end(_why(_TOO_BIG, self._max_message))
+            self._end(why_closed(TOO_BIG, self._max_message))
             return
         self._on_line(line)
 
-    async def _ping(self, connection: WebSocketConnection) -> None:
-        while True:
-            await trio.sleep_until(self._seams.now() + PING_EVERY)
-            with trio.move_on_at(self._seams.now() + PONG_WITHIN) as scope:
-                await connection.ping()
-            if scope.cancelled_caught:
-                self._end(f"the peer did not answer a ping within {PONG_WITHIN:g} s")
-                return
-
-
-def _why(code: int | None, max_message: int) -> str:
-    """Say how a WebSocket ended; the peer's own words are not repeated."""
-    if code in _ORDERLY:
-        return f"the peer closed the WebSocket ({code})"
-    if code == _TOO_BIG:
-        return f"a message was longer than {max_message} bytes, or the peer says so of ours (close code 1009)"
-    return f"the WebSocket was lost (close code {code or 1006})"
+    async def _probe(self, connection: WebSocketConnection) -> None:
+        self._end(await until_unanswered(connection, self._seams))

@@ -16,8 +16,9 @@ from wsproto.events import Pong
 from afpool._base.errors import StaleTools
 from afpool._base.gate import OpenGate
 from afpool.transports._tls import TlsWire
-from afpool.transports._websocket import MAX_PARTS, PING_EVERY, PONG_WITHIN
+from afpool.transports._websocket import MAX_PARTS
 from afpool.transports._wire import SocketWire, WireClosed
+from afpool.transports._ws_ends import PING_EVERY, PONG_WITHIN
 from tests.transports.wire_kit import SwitchGate
 from tests.transports.ws_kit import MAX, held
 
