@@ -51,7 +51,7 @@ class Endpoint:
         if arrival.kind == "response":
             if exchange.era == "handshake" and (refused := self._session_refused(exchange)) is not None:
                 return refused
-            engine.resolve(message)
+            engine.questions.resolve(message)
             return empty_reply(202)
         named = exchange.era == "handshake" and arrival.method != "initialize"
         if named and (refused := self._session_refused(exchange)) is not None:

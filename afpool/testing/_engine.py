@@ -12,11 +12,9 @@ Rules and invariants:
 
 from __future__ import annotations
 
-import itertools
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import trio
 
@@ -45,7 +43,6 @@ from ._envelope import (
 )
 from ._exchange import (
     LIST_CHANGED,
-    LISTEN_FILTERS,
     Advertise,
     Answer,
     Exchange,
@@ -56,10 +53,15 @@ from ._exchange import (
 )
 from ._ledger import Arrival, Ledger
 from ._offers import UPDATED, Offers
+from ._pages import page_of
+from ._questions import Questions
 from ._repeats import Repeats
 from ._rules import Rules
-from ._streams import Streams
+from ._streams import Streams, honour
 from ._tools import Ask, FakeTool, Notice, Progress, echo_tool, text_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 Eras: TypeAlias = Literal["handshake", "stateless", "both"]
 
@@ -93,8 +95,7 @@ class Engine:
         self.initialize_refusal = -32022
         self.streams = Streams(self.ledger.wake)
         self._running: dict[tuple[str, RpcId], Exchange] = {}
-        self._asked: dict[RpcId, tuple[trio.Event, list[Message]]] = {}
-        self._ask_ids = itertools.count(1)
+        self.questions = Questions(self.ledger)
         self._states: set[str] = set()  # every `requestState` that was given, as JSON
 
     # Eras and sessions
@@ -185,31 +186,6 @@ class Engine:
         if running is not None and running.cancellable:
             running.scope.cancel()
 
-    def resolve(self, message: Message) -> None:
-        """Take in a client's answer to a request of ours."""
-        self.ledger.client_answers.append(message)
-        slot = self._asked.get(message.get("id"))
-        if slot is not None:
-            slot[1].append(message)
-            slot[0].set()
-        self.ledger.wake()
-
-    async def ask(
-        self, send: Callable[[Message], Awaitable[None]], method: str, params: Mapping[str, Any] | None
-    ) -> Message:
-        """Send a request to a client by `send` and wait for its response."""
-        request: Message = {"jsonrpc": "2.0", "id": f"srv-{next(self._ask_ids)}", "method": method}
-        if params is not None:
-            request["params"] = dict(params)
-        slot: tuple[trio.Event, list[Message]] = (trio.Event(), [])
-        self._asked[request["id"]] = slot
-        try:
-            await send(request)
-            await slot[0].wait()
-        finally:
-            del self._asked[request["id"]]
-        return slot[1][0]
-
     async def respond(self, exchange: Exchange) -> Answer:
         """Do what a request asks for and answer it. Protocol errors are answers, not exceptions."""
         arrival = exchange.arrival
@@ -260,7 +236,7 @@ class Engine:
             if session is not None:
                 session.log_level = arrival.params.get("level")
             return {}
-        if method in ("resources/subscribe", "resources/unsubscribe") and self._subscribable:
+        if method in ("resources/subscribe", "resources/unsubscribe") and self.offers.subscribable_uris:
             uri = self.offers.find(arrival.params.get("uri")).uri
             if session is not None:
                 (session.subscribed.add if method.endswith("/subscribe") else session.subscribed.discard)(uri)
@@ -301,12 +277,8 @@ class Engine:
         assert arrival.method is not None
         listing = self.offers.listing(arrival.method)
         if listing is not None:
-            return self._page(*listing, arrival)
+            return page_of(*listing, arrival, self.advertise)
         return self.offers.answer(arrival.method, arrival.params)
-
-    @property
-    def _subscribable(self) -> bool:
-        return bool(self.offers.resources) and self.offers.subscribable
 
     # The stateless era
 
@@ -343,7 +315,7 @@ class Engine:
             found["_meta"] = {META_SERVER: {"name": self.advertise.name, "version": "1"}}
             return self._complete(self._cacheable(found))
         if method == "subscriptions/listen" and self.listen_enabled:
-            return self._listen(params)
+            return honour(params, self.offers.subscribable_uris, list_changed=self.advertise.list_changed)
         raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
     def _check_state(self, params: Mapping[str, Any]) -> None:
@@ -361,21 +333,6 @@ class Engine:
             result["cacheScope"] = self.advertise.cache_scope
         return result
 
-    def _listen(self, params: Mapping[str, Any]) -> Listen:
-        wanted = params.get("notifications")
-        wanted = wanted if isinstance(wanted, Mapping) else {}
-        honoured: Message = {}
-        if self.advertise.list_changed:
-            honoured = {name: True for name in LISTEN_FILTERS if wanted.get(name)}
-        methods = {LISTEN_FILTERS[name] for name in honoured}
-        uris = wanted.get("resourceSubscriptions")
-        if isinstance(uris, list) and self._subscribable:
-            known = {resource.uri for resource in self.offers.resources}
-            granted = [uri for uri in uris if uri in known]
-            honoured["resourceSubscriptions"] = granted
-            methods |= {f"{UPDATED} {uri}" for uri in granted}
-        return Listen(honoured, frozenset(methods))
-
     # Tools
 
     def _tools(self, arrival: Arrival) -> Sequence[FakeTool]:
@@ -385,27 +342,7 @@ class Engine:
         return next((tool for tool in self._tools(arrival) if tool.name == arrival.tool), None)
 
     def _list(self, arrival: Arrival) -> Message:
-        return self._page("tools", [tool.listed for tool in self._tools(arrival)], arrival)
-
-    def _page(self, member: str, listed: Sequence[Message], arrival: Arrival) -> Message:
-        size, mode = self.advertise.page_size, self.advertise.cursors
-        if size is None:
-            return {member: listed}
-        pages = [listed[start : start + size] for start in range(0, len(listed), size)] or [[]]
-        names = ["" if mode == "empty-string" and page == 1 else f"page-{page}" for page in range(len(pages))]
-        cursor = arrival.params.get("cursor")
-        page = 0
-        if cursor is not None and mode != "loop":
-            if cursor in names:
-                page = names.index(cursor)
-            elif mode != "lenient":
-                raise RpcError(INVALID_PARAMS, "Invalid cursor")
-        result: Message = {member: pages[page]}
-        if mode == "loop":
-            result["nextCursor"] = "again"
-        elif page + 1 < len(pages):
-            result["nextCursor"] = names[page + 1]
-        return result
+        return page_of("tools", [tool.listed for tool in self._tools(arrival)], arrival, self.advertise)
 
     async def _call(self, exchange: Exchange) -> Message:
         arrival = exchange.arrival
@@ -429,7 +366,7 @@ class Engine:
 
         async def say(item: Progress | Notice | Ask) -> Any:
             if isinstance(item, Ask):
-                return await self.ask(exchange.emit, item.method, item.params)
+                return await self.questions.ask(exchange.emit, item.method, item.params)
             if isinstance(item, Notice):
                 await exchange.emit(notification(item.method, item.params))
             elif token is not None:
@@ -454,11 +391,8 @@ class Engine:
 
     def update_resource(self, uri: str, contents: str | bytes) -> int:
         """See `FakeServer.update_resource`."""
-        for resource in self.offers.resources:
-            if resource.uri == uri:
-                resource.contents = contents
-                return self.streams.broadcast(UPDATED, {"uri": uri})
-        raise LookupError(f"there is no resource {uri!r}")
+        self.offers.rewrite(uri, contents)
+        return self.streams.broadcast(UPDATED, {"uri": uri})
 
     def end_streams(self, *, graceful: bool) -> int:
         """End every notification stream; says how many. See `FakeServer.end_streams`."""

@@ -133,7 +133,7 @@ class StreamFront(ABC):
 
     def _take_in(self, exchange: Exchange, message: Message) -> None:
         if exchange.arrival.kind == "response":
-            self.engine.resolve(message)
+            self.engine.questions.resolve(message)
         else:
             self.engine.notified(exchange)
 

@@ -102,6 +102,25 @@ class Offers:
     logging: bool = False
 
     @property
+    def subscribable_uris(self) -> frozenset[str] | None:
+        """What can be subscribed to now; None where there is no such thing."""
+        if not self.resources or not self.subscribable:
+            return None
+        return frozenset(resource.uri for resource in self.resources)
+
+    def rewrite(self, uri: str, contents: str | bytes) -> None:
+        """Change what a resource holds; tells nobody.
+
+        Raises:
+            LookupError: There is no such resource.
+        """
+        for resource in self.resources:
+            if resource.uri == uri:
+                resource.contents = contents
+                return
+        raise LookupError(f"there is no resource {uri!r}")
+
+    @property
     def capabilities(self) -> Message:
         """The capabilities that go with it."""
         found: Message = {}

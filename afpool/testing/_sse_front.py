@@ -92,7 +92,7 @@ class SseFront:
                 await engine.respond(exchange)
             return await connection.scripted(exchange, attrs.evolve(action, after_execution=False), message)
         if arrival.kind == "response":
-            engine.resolve(message)
+            engine.questions.resolve(message)
         elif arrival.kind == "notification":
             engine.notified(exchange)
         elif arrival.kind == "invalid":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._envelope import Message, result_message
+from ._exchange import LISTEN_FILTERS, Listen
+from ._offers import UPDATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection
 
     from ._exchange import Listener
 
@@ -60,3 +63,25 @@ class Streams:
                 final = result_message(listener.subscription_id, result)
             self.finish(listener, final)
         return len(ended)
+
+
+def honour(params: Mapping[str, Any], known: Collection[str] | None, *, list_changed: bool) -> Listen:
+    """What a `subscriptions/listen` is granted.
+
+    Args:
+        params: Of the request.
+        known: The URIs that can be subscribed to; None where there is no such thing.
+        list_changed: Whether changes of lists are announced at all.
+    """
+    wanted = params.get("notifications")
+    wanted = wanted if isinstance(wanted, Mapping) else {}
+    honoured: Message = {}
+    if list_changed:
+        honoured = {name: True for name in LISTEN_FILTERS if wanted.get(name)}
+    methods = {LISTEN_FILTERS[name] for name in honoured}
+    uris = wanted.get("resourceSubscriptions")
+    if isinstance(uris, list) and known is not None:
+        granted = [uri for uri in uris if uri in known]
+        honoured["resourceSubscriptions"] = granted
+        methods |= {f"{UPDATED} {uri}" for uri in granted}
+    return Listen(honoured, frozenset(methods))

@@ -388,7 +388,7 @@ class MemoryServer:
         if arrival.kind == "notification":
             self.engine.notified(exchange)
         elif arrival.kind == "response":
-            self.engine.resolve(message)
+            self.engine.questions.resolve(message)
         elif arrival.kind == "request":
             action = await self.engine.rules.decide(arrival)
             if action is not None and not action.after_execution:
