@@ -14,7 +14,6 @@ Rules and invariants:
 from __future__ import annotations
 
 import json
-import re
 import socket
 import struct
 from contextlib import suppress
@@ -23,31 +22,16 @@ from typing import TYPE_CHECKING, Any
 import h11
 import trio
 
-from ._actions import (
-    Answering,
-    BreakOff,
-    Drop,
-    Flood,
-    Hang,
-    HoldStream,
-    RawBytes,
-    Sse,
-    Truncate,
-    flooded,
-    with_id,
-)
 from ._endpoint import Endpoint
 from ._exchange import Exchange
+from ._http_scripted import scripted
 from ._replies import (
-    JSON_TYPE,
     SSE_TYPE,
     EventStream,
-    Kept,
     Reply,
     empty_reply,
     event,
     json_reply,
-    scripted_reply,
 )
 
 if TYPE_CHECKING:
@@ -109,9 +93,9 @@ class HttpConnection:
         self._more = trio.Event()
         self._scope = trio.CancelScope()
         self._exchange: HttpExchange | None = None
-        self._streaming = False
+        self.streaming = False
         self._requests = 0
-        self._endpoint = Endpoint(server)
+        self.endpoint = Endpoint(server)
 
     # Life
 
@@ -165,7 +149,8 @@ class HttpConnection:
                 self._more.set()
         self._lost()
 
-    async def _write(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
+        """Write bytes; raises where there is nobody to write to any more, which ends the connection."""
         if self.gone:
             raise _GoneError
         await self._stream.send_all(data)
@@ -179,7 +164,7 @@ class HttpConnection:
             if body is None or not await self._handle(request, body):
                 return
             self._http.start_next_cycle()
-            self._streaming = False
+            self.streaming = False
             self.idle = True
 
     async def _next_event(self) -> Any:
@@ -188,7 +173,7 @@ class HttpConnection:
                 found = self._http.next_event()
             except h11.RemoteProtocolError:
                 self.server.ledger.arrive(None, b"", connection=self.number, http_method="?")
-                await self._write(_BAD_REQUEST)
+                await self.write(_BAD_REQUEST)
                 return None
             if found is not h11.NEED_DATA:
                 return found
@@ -196,7 +181,7 @@ class HttpConnection:
                 if self.gone:
                     return None
                 if self._http.they_are_waiting_for_100_continue:
-                    await self._write(self._send(h11.InformationalResponse(status_code=100, headers=[])))
+                    await self.write(self.framed(h11.InformationalResponse(status_code=100, headers=[])))
                 self._more = trio.Event()
                 await self._more.wait()
             for data in self._inbox:
@@ -250,8 +235,8 @@ class HttpConnection:
             with exchange.scope:
                 action = await engine.rules.decide(arrival)
                 if action is not None:
-                    return await self.scripted(exchange, action, message)
-                return await self.answer(exchange, await self._endpoint.answer(exchange, message))
+                    return await scripted(self, exchange, action, message)
+                return await self.answer(exchange, await self.endpoint.answer(exchange, message))
             if self.gone:
                 return False
             # A notice has cancelled it: the HTTP exchange still has to end somehow.
@@ -288,32 +273,32 @@ class HttpConnection:
 
     async def _send_reply(self, reply: Reply, *, may_stream: bool = False) -> bool:
         wants_stream = may_stream and self.server.answer == "sse" and reply.status == 200
-        if reply.message is not None and (self._streaming or wants_stream):
-            head = b"" if self._streaming else self._head_of_stream(reply.headers)
-            data = self._send(h11.Data(data=event(reply.message)))
-            await self._write(head + data + self._send(h11.EndOfMessage()))
-            return self._reusable()
-        if self._streaming:
-            await self._write(self._send(h11.EndOfMessage()))
-            return self._reusable()
+        if reply.message is not None and (self.streaming or wants_stream):
+            head = b"" if self.streaming else self.head_of_stream(reply.headers)
+            data = self.framed(h11.Data(data=event(reply.message)))
+            await self.write(head + data + self.framed(h11.EndOfMessage()))
+            return self.reusable()
+        if self.streaming:
+            await self.write(self.framed(h11.EndOfMessage()))
+            return self.reusable()
         headers = dict(reply.headers)
         if reply.content_type is not None and not any(name.lower() == "content-type" for name in headers):
             headers["content-type"] = reply.content_type
         if self.server.answer != "json-chunked" or not reply.body:
             headers["content-length"] = str(len(reply.body))
-        data = self._head(reply.status, headers)
+        data = self.head(reply.status, headers)
         if reply.body:
-            data += self._send(h11.Data(data=reply.body))
-        await self._write(data + self._send(h11.EndOfMessage()))
-        return self._reusable()
+            data += self.framed(h11.Data(data=reply.body))
+        await self.write(data + self.framed(h11.EndOfMessage()))
+        return self.reusable()
 
     async def emit(self, message: Message) -> None:
         """Send a message ahead of the answer: the answer becomes an event stream."""
         if self.gone:
             return
-        head = b"" if self._streaming else self._head_of_stream({})
+        head = b"" if self.streaming else self.head_of_stream({})
         with suppress(_GoneError, trio.BrokenResourceError, trio.ClosedResourceError):
-            await self._write(head + self._send(h11.Data(data=event(message))))
+            await self.write(head + self.framed(h11.Data(data=event(message))))
 
     async def pump(
         self, exchange: HttpExchange, stream: EventStream, first: Message | None, opening: bytes = b""
@@ -321,26 +306,27 @@ class HttpConnection:
         """Keep an event stream open until either side ends it."""
         engine = self.server.engine
         exchange.ends_with_connection = True
-        data = self._head_of_stream({})
+        data = self.head_of_stream({})
         if opening:
-            data += self._send(h11.Data(data=opening))
+            data += self.framed(h11.Data(data=opening))
         if first is not None:
-            data += self._send(h11.Data(data=event(first)))
+            data += self.framed(h11.Data(data=event(first)))
         engine.streams.add(stream.listener)
         try:
-            await self._write(data)
+            await self.write(data)
             while True:
                 message, last = await stream.queue.receive()
-                data = b"" if message is None else self._send(h11.Data(data=event(message)))
+                data = b"" if message is None else self.framed(h11.Data(data=event(message)))
                 if last:
-                    data += self._send(h11.EndOfMessage())
-                await self._write(data)
+                    data += self.framed(h11.EndOfMessage())
+                await self.write(data)
                 if last:
-                    return self._reusable()
+                    return self.reusable()
         finally:
             engine.streams.remove(stream.listener)
 
-    async def _until_gone(self, exchange: HttpExchange) -> bool:
+    async def until_gone(self, exchange: HttpExchange) -> bool:
+        """Answer nothing and wait until the client has gone; it cannot take another request then."""
         exchange.cancellable = False
         exchange.ends_with_connection = True
         while not self.gone:
@@ -348,110 +334,25 @@ class HttpConnection:
             await self._more.wait()
         return False
 
-    # Scripted answers
-
-    async def scripted(self, exchange: HttpExchange, action: Answering, message: Any) -> bool:
-        """Answer as a rule says; says whether the connection can take another request."""
-        reply: Reply | None = None
-        if action.after_execution or isinstance(action, (Truncate, Sse, BreakOff)):
-            reply = await self._endpoint.answer(exchange, message)
-        if isinstance(action, Drop):
-            exchange.answered = True
-            self.close(reset=action.reset)
-            return False
-        if isinstance(action, Hang):
-            return await self._until_gone(exchange)
-        if isinstance(action, RawBytes):
-            await self._write(with_id(action.data, exchange.arrival.id))
-            return False if action.close else await self._until_gone(exchange)
-        if isinstance(action, Flood):
-            await self._flood(exchange, action)
-            return await self.answer(exchange, await self._endpoint.answer(exchange, message))
-        if isinstance(action, HoldStream):
-            head = b"" if self._streaming else self._head_of_stream({})
-            frames = b"".join(self._send(h11.Data(data=event(dict(each)))) for each in action.first)
-            await self._write(head + frames)
-            return await self._until_gone(exchange)
-        if isinstance(action, Truncate):
-            assert reply is not None
-            return await self._truncate(exchange, action, reply)
-        if isinstance(action, Sse):
-            assert reply is not None
-            return await self._unusual_stream(exchange, action, reply)
-        if isinstance(action, BreakOff):
-            assert reply is not None
-            return await self._break_off(exchange, action, reply)
-        return await self.answer(exchange, scripted_reply(action, exchange.arrival.id))
-
-    async def _flood(self, exchange: HttpExchange, action: Flood) -> None:
-        if not self._streaming:
-            await self._write(self._head_of_stream({}))
-        for data in flooded(action, exchange.arrival.id):
-            await self._write(self._send(h11.Data(data=data)))
-
-    async def _truncate(self, exchange: HttpExchange, action: Truncate, reply: Reply) -> bool:
-        exchange.answered = True
-        streamed = self._streaming or (self.server.answer == "sse" and reply.message is not None)
-        whole = event(reply.message) if streamed and reply.message is not None else reply.body
-        part = whole[: len(whole) // 2 if action.at is None else action.at]
-        if self._streaming:
-            head = b""
-        elif streamed:
-            head = self._head_of_stream(reply.headers)
-        else:
-            headers = {**reply.headers, "content-length": str(len(whole))}
-            headers.setdefault("content-type", reply.content_type or JSON_TYPE)
-            head = self._head(reply.status, headers)
-        await self._write(head + (self._send(h11.Data(data=part)) if part else b""))
-        return False
-
-    async def _unusual_stream(self, exchange: HttpExchange, action: Sse, reply: Reply) -> bool:
-        if reply.message is None or reply.stream is not None:
-            return await self.answer(exchange, reply)
-        exchange.answered = True
-        text = event(reply.message, newline=action.newline, event_id=action.event_id)
-        data = action.before + text + action.after
-        if not self._streaming:
-            await self._write(self._head_of_stream(reply.headers))
-        size = action.split or len(data)
-        for start in range(0, len(data), size):
-            await self._write(self._send(h11.Data(data=data[start : start + size])))
-        if action.close:
-            return False
-        await self._write(self._send(h11.EndOfMessage()))
-        return self._reusable()
-
-    async def _break_off(self, exchange: HttpExchange, action: BreakOff, reply: Reply) -> bool:
-        if reply.message is None or reply.stream is not None:
-            return await self.answer(exchange, reply)
-        exchange.answered = True
-        answer = event(reply.message, event_id=f"{action.event_id}.answer")
-        kept = Kept(action.event_id, action.retry, answer, action.times, action.replay)
-        self.server.kept.append(kept)
-        kept.sent = kept.prime() + action.before
-        kept.ids.update(value.decode() for value in re.findall(rb"(?m)^id: ?(.+)$", action.before))
-        head = b"" if self._streaming else self._head_of_stream(reply.headers)
-        await self._write(head + self._send(h11.Data(data=kept.sent)))
-        if action.cut:
-            return False
-        await self._write(self._send(h11.EndOfMessage()))
-        return self._reusable()
-
     # Bytes
 
-    def _send(self, item: h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage) -> bytes:
+    def framed(self, item: h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage) -> bytes:
+        """What h11 makes of an item."""
         return self._http.send(item) or b""
 
-    def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
+    def head(self, status: int, headers: Mapping[str, str]) -> bytes:
+        """A head; it says so where the connection is closed after this answer."""
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         limit = self.server.keep_alive_max_requests
         if limit is not None and self._requests >= limit:
             pairs.append((b"connection", b"close"))
-        return self._send(h11.Response(status_code=status, headers=pairs))
+        return self.framed(h11.Response(status_code=status, headers=pairs))
 
-    def _head_of_stream(self, headers: Mapping[str, str]) -> bytes:
-        self._streaming = True
-        return self._head(200, {**headers, "content-type": SSE_TYPE, "cache-control": "no-cache"})
+    def head_of_stream(self, headers: Mapping[str, str]) -> bytes:
+        """The head of an event stream; the answer is one from now on."""
+        self.streaming = True
+        return self.head(200, {**headers, "content-type": SSE_TYPE, "cache-control": "no-cache"})
 
-    def _reusable(self) -> bool:
+    def reusable(self) -> bool:
+        """Whether the connection can take another request."""
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE

@@ -19,6 +19,7 @@ import attrs
 
 from ._actions import Answering, JsonRpcError, Result
 from ._exchange import Session
+from ._http_scripted import scripted
 from ._replies import empty_reply, open_event_stream, scripted_reply, text_reply
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class SseFront:
         action = await server.engine.rules.decide(arrival)
         if parts.path == server.path:
             if action is not None:
-                return await connection.scripted(exchange, action, message)
+                return await scripted(connection, exchange, action, message)
             if arrival.http_method != "GET":
                 return await connection.answer(
                     exchange, text_reply(405, "Method Not Allowed", {"allow": "GET"})
@@ -90,7 +91,7 @@ class SseFront:
         if action is not None and not isinstance(action, (JsonRpcError, Result)):
             if action.after_execution:
                 await engine.respond(exchange)
-            return await connection.scripted(exchange, attrs.evolve(action, after_execution=False), message)
+            return await scripted(connection, exchange, attrs.evolve(action, after_execution=False), message)
         if arrival.kind == "response":
             engine.questions.resolve(message)
         elif arrival.kind == "notification":
