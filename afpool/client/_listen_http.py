@@ -36,7 +36,7 @@ from ._attempt import new_credential
 from ._control import Control
 from ._own import send_own
 from ._resume import event_id_header, stream_request
-from ._trip import Answer
+from ._trip import Answer, first_of
 
 if TYPE_CHECKING:
     from ..protocol import Message, SseEvent
@@ -129,13 +129,8 @@ class _StreamSink:
         """Take the head."""
         self.status = status
         self.headers = headers
-        content_type = None
-        for name, value in headers:
-            if name == CONTENT_TYPE:
-                content_type = value
-            elif name == RETRY_AFTER:
-                self.retry_after = value
-        self.good = status == 200 and body_kind(content_type) is BodyKind.SSE
+        self.retry_after = first_of(headers, RETRY_AFTER)
+        self.good = status == 200 and body_kind(first_of(headers, CONTENT_TYPE)) is BodyKind.SSE
         if self.good:
             self._listener.streaming()
 

@@ -16,6 +16,7 @@ from ._http_channel import with_headers
 from ._redirects import REDIRECTS, go_to, redirect_target
 from ._signing import signature
 from ._stream_channel import StreamChannel
+from ._trip import first_of
 
 if TYPE_CHECKING:
     from .._base.gate import Gate
@@ -91,7 +92,7 @@ class _Watch:
     def head(self, status: int, headers: Headers, /) -> None:
         """Take the head."""
         if self._follows and status in (307, 308):
-            location = next((value for name, value in headers if name == LOCATION), None)
+            location = first_of(headers, LOCATION)
             self.elsewhere = redirect_target(self._client, status, location)
         if self.elsewhere is None:
             self._sink.head(status, headers)

@@ -39,7 +39,7 @@ from ..protocol import (
 )
 from ..transports import BadHttp, ConnectFailed, HttpRequest, Truncated, WireClosed, Woken
 from ._redirects import go_to, redirect_target
-from ._trip import HINT_BYTES, Answer
+from ._trip import HINT_BYTES, Answer, first_of
 
 if TYPE_CHECKING:
     from ..transports import Headers, HttpExchange, HttpxExchange, LaneName
@@ -285,22 +285,16 @@ class _Rest:
         self.status = 0
         self.hint = bytearray()
         self.headers: Headers = []
-        self.location: str | None = None
+        self.location: bytes | None = None
         self.retry_after: bytes | None = None
 
     def head(self, status: int, headers: Headers, /) -> None:
         """Take the head."""
         self.status = status
         self.headers = headers
-        content_type = None
-        for name, value in headers:
-            if name == CONTENT_TYPE:
-                content_type = value
-            elif name == LOCATION:
-                self.location = value.decode("latin-1")
-            elif name == RETRY_AFTER:
-                self.retry_after = value
-        if status == 200 and body_kind(content_type) is BodyKind.SSE:
+        self.location = first_of(headers, LOCATION)
+        self.retry_after = first_of(headers, RETRY_AFTER)
+        if status == 200 and body_kind(first_of(headers, CONTENT_TYPE)) is BodyKind.SSE:
             self.parser = SseParser(self._max)
 
     def data(self, chunk: bytes, /) -> bool:

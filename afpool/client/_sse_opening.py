@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..protocol import BodyKind, SseParser, body_kind
+from ..protocol import CONTENT_TYPE, BodyKind, SseParser, body_kind
 from ..transports import Woken
-from ._trip import HINT_BYTES, Answer
+from ._trip import HINT_BYTES, Answer, first_of
 
 if TYPE_CHECKING:
     from .._base.gate import Gate
@@ -96,7 +96,7 @@ class _StreamSink:
         """Take the head."""
         self.status = status
         self._headers = headers
-        self._kind = body_kind(next((value for name, value in headers if name == b"content-type"), None))
+        self._kind = body_kind(first_of(headers, CONTENT_TYPE))
         if status == 200 and self._kind is BodyKind.SSE:
             self._parser = SseParser(self._channel.max_message)
 

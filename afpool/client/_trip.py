@@ -62,10 +62,8 @@ class Answer:
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header, by its lower-case name."""
-        for key, value in self.headers or ():
-            if key == name:
-                return value.decode("latin-1")
-        return None
+        value = first_of(self.headers or [], name)
+        return None if value is None else value.decode("latin-1")
 
 
 class Trip(Protocol):
@@ -181,6 +179,14 @@ class Channel(Protocol):
     def kill(self) -> None:
         """End everything at once; synchronous."""
         ...
+
+
+def first_of(headers: Headers, name: bytes) -> bytes | None:
+    """The first value of a header, by its lower-case name."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
 
 
 def ignore_message(_: Message) -> None:

@@ -128,7 +128,7 @@ async def test_a_session_that_the_server_forgot(
     async with pool_of(server_of(target, HttpTransport(url=restartable.url))) as pool:
         tools = await pool.tools(ALICE)
         # without a stream to notice it first, the call itself meets the end of the session
-        only_client(pool)._listener.stop()
+        only_client(pool).listener.stop()
         restartable.kill()
         restartable.start()
         failure = await called(pool, tools, target, "refused")
