@@ -131,7 +131,7 @@ class AnswerSink:
     def _seen(self, event_id: str) -> None:
         if self._ids is None:
             self._ids = set()
-        if len(self._ids) < IDS_KEPT:
+        if len(self._ids) < IDS_KEPT and len(event_id) <= HINT_BYTES:  # a longer one is not gone on from
             self._ids.add(event_id)
 
     def take_rest(self, events: list[SseEvent], request_id: int) -> tuple[bool, bool]:

@@ -40,7 +40,7 @@ from ..transports import WireClosed
 from ._control import Nothing
 from ._own import send_own
 from ._running import AnswerGate, Running
-from ._server_requests import make_request
+from ._server_requests import ElicitRequest, make_request
 from ._stream_channel import StreamChannel
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("afpool")
 
 ANSWERS: Final = 64
+ADDRESSES: Final = 256  # whose end is waited for, the newest
 
 
 @final
@@ -90,8 +91,8 @@ class Answering:
     """
 
     __slots__ = (
-        "_book", "_client", "_handlers", "_left", "_posts", "_spawn", "_stopped", "_token", "capabilities",
-        "dropped", "offers", "tracks",
+        "_addresses", "_book", "_client", "_handlers", "_left", "_posts", "_spawn", "_stopped", "_token",
+        "capabilities", "dropped", "offers", "tracks",
     )  # fmt: skip
 
     def __init__(self, client: Client, offers: ServerRequests | None, spawn: Callable[..., None]) -> None:
@@ -105,6 +106,7 @@ class Answering:
         self._posts = 0
         self._stopped = False
         self._token = 0
+        self._addresses: dict[str, None] = {}  # that were shown, and are not done yet
         self._book: Attribution[Running] = Attribution()
         self._left: dict[int, Trip] = {}  # whose caller has gone, and whose answer may still come
 
@@ -204,6 +206,8 @@ class Answering:
                 client.projection,
                 None if running is None else running.operation,
             )
+            if isinstance(request, ElicitRequest) and request.mode == "url":
+                self.shown(request.elicitation_id)
             now = client.settings.seams.now()
             deadline = now + offers.timeout if running is None else running.operation.deadline
             handler = self._handlers[key] = _Handler(key, request_id, request, running, deadline)
@@ -224,6 +228,35 @@ class Answering:
         if handler is not None:
             handler.withdrawn = True
             handler.scope.cancel()
+
+    def shown(self, elicitation_id: str | None) -> None:
+        """An address is about to be shown to the host: its end may be told."""
+        offers = self.offers
+        if elicitation_id is None or offers is None or offers.on_elicitation_complete is None:
+            return
+        self._addresses.pop(elicitation_id, None)
+        if len(self._addresses) >= ADDRESSES:
+            del self._addresses[next(iter(self._addresses))]
+        self._addresses[elicitation_id] = None
+
+    def completed(self, message: Message) -> None:
+        """Take a `notifications/elicitation/complete`; of what was not shown, or is done, nothing is told."""
+        elicitation_id = _params(message).get("elicitationId") if self._addresses else None
+        if not isinstance(elicitation_id, str) or elicitation_id not in self._addresses:
+            return
+        del self._addresses[elicitation_id]
+        with contextlib.suppress(PoolClosed):
+            self._spawn(self._tell, elicitation_id)
+
+    async def _tell(self, elicitation_id: str) -> None:
+        assert self.offers is not None
+        assert self.offers.on_elicitation_complete is not None
+        await trio.lowlevel.checkpoint()
+        try:
+            self.offers.on_elicitation_complete(elicitation_id)
+        except Exception as error:  # noqa: BLE001 -- the app's code; its text may hold anything
+            logger.error("on_elicitation_complete for server %r raised %s", self._client.server,  # noqa: TRY400
+                         type(error).__name__)  # fmt: skip
 
     def stop(self) -> None:
         """The client is over: cancel what works on answers. Synchronous."""

@@ -24,6 +24,7 @@ from .._base.errors import (
     ConnectionLost,
     CredentialFailed,
     Delivery,
+    ElicitationRequired,
     LocalSessionHandleLostError,
     ProtocolError,
     ServerFailed,
@@ -316,6 +317,9 @@ def step_up(client: Client, answer: Answer, tries: Tries) -> object | None:
 def _error_of(client: Client, answer: Answer, outcome: Outcome) -> AfpoolError:
     retry_after = parse_retry_after(answer.header(RETRY_AFTER), client.settings.seams.unix_now())
     error = outcome.to_error(retry_after=retry_after, www_authenticate=answer.header(WWW_AUTHENTICATE))
+    if isinstance(error, ElicitationRequired):
+        for address in error.elicitations:
+            client.answering.shown(address.elicitation_id)
     body = outcome.body
     if body is not None and body.message and not isinstance(error, ProtocolError):
         error.message = f"{error.message}: {body.message[:1024]}"

@@ -63,6 +63,7 @@ logger = logging.getLogger("afpool")
 
 OTHER_VERSION: Final = "protocol version no longer spoken"
 NOTICE: Final = "notifications/tools/list_changed"
+ELICITED: Final = "notifications/elicitation/complete"
 FOR_THE_HOST: Final = frozenset({LOG_NOTICE, PROMPTS_CHANGED, RESOURCES_CHANGED, UPDATED_NOTICE})
 
 CALL_METHOD: Final = (METHOD, b"tools/call")
@@ -301,9 +302,9 @@ class Client:
         method = "server/discover" if self.stateless else "ping"
         headers: Headers = [(METHOD, method.encode())] if self.stateless else []
         try:
-            await self.control(
-                Rpc(method, meta_params(self.meta), headers), deadline - self.settings.seams.now()
-            )
+            # not behind a list of ours that hangs: that is no sign of death
+            rpc = Rpc(method, meta_params(self.meta), headers, "answer")
+            await self.control(rpc, deadline - self.settings.seams.now())
         except AfpoolError as error:
             if error.delivery not in ("answered", "refused"):
                 raise
@@ -342,6 +343,8 @@ class Client:
                 self.hooks.list_changed(self)
         elif message.method == _ends.CANCELLED and not self.stateless:
             self.answering.withdrawn(message)
+        elif message.method == ELICITED and not self.stateless:
+            self.answering.completed(message)
         elif message.method in FOR_THE_HOST:
             self.hooks.told(self, message)
         elif message.method is not None:

@@ -52,7 +52,9 @@ def give_up(client: Client, trip: Trip) -> trio.Event | None:
 
 async def _notify(client: Client, params: bytes, left: trio.Event) -> None:
     try:
-        await client.control(Rpc(CANCELLED, params, notification=True), client.settings.control_timeout)
+        # Taken at once, as answers are: a list of ours that hangs must not be in its way.
+        rpc = Rpc(CANCELLED, params, lane="answer", notification=True)
+        await client.control(rpc, client.settings.control_timeout)
     except AfpoolError:
         return  # a notice that does not arrive changes nothing of ours
     finally:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 import trio
 
-from .._base.errors import ServerRefused
+from .._base.errors import NOT_SENT, LocalSessionHandleLostError, ServerRefused
 from ..protocol import (
     INTERNAL_ERROR,
     UNSUPPORTED_VERSION,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ._client import Client
     from ._sse_channel import SseChannel
     from ._stream_channel import StreamChannel
-    from ._trip import Trip
 
 State: TypeAlias = Literal["unasked", "connecting", "listening", "lost", "unsupported"]
 
@@ -76,18 +75,21 @@ class Listener:
         "_answered",
         "_asked_for",
         "_asking",
+        "_bare",
         "_decided",
         "_granted",
         "_late",
         "_news",
+        "_nothing",
         "_once_scope",
         "_scope",
         "_spawn",
+        "_stopped",
         "_stream",
         "_tries",
-        "_trip",
         "_uris",
         "_wanted",
+        "_withdrawn",
         "asked",
         "client",
         "hears_tools",
@@ -122,7 +124,9 @@ class Listener:
         self._acked = False
         self._news = trio.Event()  # set, and made anew, when any of this changes
         self._once_scope: trio.CancelScope | None = None
-        self._trip: Trip | None = None
+        self._withdrawn = False  # the server itself has ended the listen under way
+        self._stopped = False  # its client is over
+        self._nothing = self._bare = False  # the server keeps such streams, and granted nothing on this one
 
     async def start(self) -> None:
         """Listen from now on; wait at most half a second until it is known whether the server lets us."""
@@ -161,17 +165,26 @@ class Listener:
 
         Raises:
             ServerRefused: The server keeps no such stream, or grants no such subscription.
+            LocalSessionHandleLostError: The client has ended.
         """
         if uri not in self._uris:
             self._uris.add(uri)
             if not self._wanted and self.state in ("unasked", "unsupported"):
                 self._begin(forced=True)
+            elif self._bare:
+                self._bare = False
+                self._connect()  # it was granted nothing of what was asked for: this is something else
             elif self._acked:
                 self._ask_again()
         while uri not in self._granted:
             if self._stream == "unsupported" or (self._acked and uri in self._asked_for):
                 self._uris.discard(uri)
                 raise ServerRefused("the server does not grant the subscription; nothing runs for it")
+            if self._stopped:
+                raise LocalSessionHandleLostError(
+                    "the client ended before the subscription was acknowledged; nothing runs for it",
+                    delivery=NOT_SENT,
+                )
             await self._news.wait()
 
     def unwatch(self, uri: str) -> None:
@@ -183,8 +196,6 @@ class Listener:
 
     def _ask_again(self) -> None:
         if self._once_scope is not None:
-            if self._trip is not None and self.client.shared_stream:
-                self.client.cancel(self._trip)  # the stream lives on: the server has to be told
             self._once_scope.cancel()
 
     def _tell(self) -> None:
@@ -192,7 +203,9 @@ class Listener:
         news.set()
 
     def stop(self) -> None:
-        """Stop listening; synchronous."""
+        """Stop listening, and tell whoever waits for a subscription; synchronous."""
+        self._stopped = True
+        self._tell()
         if self._scope is not None:
             self._scope.cancel()
 
@@ -211,6 +224,7 @@ class Listener:
             and self.subscription is not None
             and cancelled_id(message) == self.subscription
         ):
+            self._withdrawn = True
             self._asking.cancel()
 
     def _acknowledged(self, message: Message) -> None:
@@ -222,6 +236,7 @@ class Listener:
         self._acked = True
         self.hears_tools = self.hears_tools and acknowledges(message, "toolsListChanged")
         if not acknowledges(message):
+            self._nothing = True
             self.became("unsupported")
             if asking is not None:
                 asking.cancel()
@@ -303,11 +318,11 @@ class Listener:
                 self.asked += 1
                 with trio.CancelScope() as self._once_scope:
                     told = await self._once()
-                self._trip = None
                 if self._once_scope.cancelled_caught:
                     self.became("lost")
                     continue  # for other subscriptions, by our own doing
                 if self._stream == "unsupported":
+                    self._bare, self._nothing = self._nothing, False
                     return
                 self.became("lost")
                 if seams.now() - began >= LIVED:
@@ -327,17 +342,21 @@ class Listener:
                 await self._on_stream(channel)
         finally:
             self._asking = self.subscription = None
+            self._withdrawn = False
         return 0.0
 
     async def _on_stream(self, channel: StreamChannel | SseChannel) -> None:
-        trip = self._trip = channel.trip(Rpc("subscriptions/listen", self.params()), [])
+        client = self.client
+        trip = channel.trip(Rpc("subscriptions/listen", self.params()), [])
         self.subscription = trip.request_id
-        caller = Control(self.client, float("inf"))
+        caller = Control(client, float("inf"))
         try:
             answer = await trip.run(caller, float("inf"))
         except Exception:  # noqa: BLE001 -- the stream's end is the link's to tell
             return
         finally:
+            if trip.begun and not trip.over and client.lost is None and not self._withdrawn:
+                client.cancel(trip)  # given up, and the stream lives on: the server has to be told
             trip.close()
         if answer.message is not None and answer.message.is_error:
             self.failed(decode_error(answer.message.error).code)

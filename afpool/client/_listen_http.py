@@ -35,7 +35,7 @@ from ._answer_sink import messages_of
 from ._attempt import new_credential
 from ._control import Control
 from ._own import send_own
-from ._resume import event_id_header, stream_request
+from ._resume import TOLD_MAX, event_id_header, stream_request
 from ._trip import Answer, first_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 CONFLICT: Final = 409
 CONFLICT_WAIT: Final = 30.0
-TOLD_MAX: Final = 300.0
 BODY_BYTES: Final = 16 * 1024
 
 

@@ -1,7 +1,8 @@
 """What a client sends by itself: the ask for its stream, answers to the server, the end of its session.
 
 Each carries credential and signature like any call, and follows a 307 or 308 within the origin as a call
-does, at most as often, asking its gate each time. Nothing here is sent again for any other answer.
+does, at most as often, asking its gate each time. A 401 is followed once by another credential, as a call's
+is; whoever brings `Tries` of its own sees to that itself. Nothing here is sent again for any other answer.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, final
 from .._base.errors import AfpoolError
 from ..protocol import LOCATION
 from ..transports import HttpRequest
-from ._attempt import Tries, credential_headers
+from ._attempt import Tries, another_credential, credential_headers, new_credential
 from ._http_channel import with_headers
 from ._redirects import REDIRECTS, go_to, redirect_target
-from ._signing import signature
+from ._signing import can_sign_again, signature
 from ._stream_channel import StreamChannel
-from ._trip import first_of
+from ._trip import Answer, first_of
 
 if TYPE_CHECKING:
     from .._base.gate import Gate
@@ -46,21 +47,27 @@ async def send_own(
     """
     channel = client.channel
     assert not isinstance(channel, StreamChannel)
-    for left in range(REDIRECTS, -1, -1):
+    renews = tries is None and (client.requirement is not None or can_sign_again(client))
+    tries = Tries() if tries is None else tries
+    left = REDIRECTS
+    while True:
         bare = HttpRequest(method, channel.target, headers, body)
-        request = await dressed(client, bare, Tries() if tries is None else tries)
+        request = await dressed(client, bare, tries)
         if request is None:
             return False
-        watch = _Watch(client, sink, follows=left > 0)
+        watch = _Watch(client, sink, follows=left > 0, renews=renews and not tries.rejected)
         exchange = channel.link.exchange(request, watch, lane)
         try:
             await exchange.run(gate, deadline)
         finally:
             exchange.close()
-        if watch.elsewhere is None:
-            break
-        go_to(client, watch.elsewhere)
-    return True
+        if watch.refusal is not None and another_credential(client, watch.refusal, tries):
+            new_credential(watch.refusal, tries)
+        elif watch.elsewhere is not None:
+            left -= 1
+            go_to(client, watch.elsewhere)
+        else:
+            return True
 
 
 async def dressed(client: Client, request: HttpRequest, tries: Tries) -> HttpRequest | None:
@@ -71,7 +78,7 @@ async def dressed(client: Client, request: HttpRequest, tries: Tries) -> HttpReq
         if client.requirement is not None:
             request = with_headers(request, await credential_headers(client, tries))
         if client.settings.signer is not None:
-            request = with_headers(request, await signature(client, request, channel.url(), None))
+            request = with_headers(request, await signature(client, request, channel.url(), tries.refusal))
     except AfpoolError:
         return None
     return request
@@ -79,24 +86,28 @@ async def dressed(client: Client, request: HttpRequest, tries: Tries) -> HttpReq
 
 @final
 class _Watch:
-    """Stands before a sink and keeps from it an answer that only says where to go."""
+    """Stands before a sink and keeps from it an answer that only says where to go, or what to come with."""
 
-    __slots__ = ("_client", "_follows", "_sink", "elsewhere")
+    __slots__ = ("_client", "_follows", "_renews", "_sink", "elsewhere", "refusal")
 
-    def __init__(self, client: Client, sink: Sink, *, follows: bool) -> None:
+    def __init__(self, client: Client, sink: Sink, *, follows: bool, renews: bool) -> None:
         self._client = client
         self._sink = sink
         self._follows = follows
+        self._renews = renews
         self.elsewhere: str | None = None
+        self.refusal: Answer | None = None
 
     def head(self, status: int, headers: Headers, /) -> None:
         """Take the head."""
         if self._follows and status in (307, 308):
             location = first_of(headers, LOCATION)
             self.elsewhere = redirect_target(self._client, status, location)
-        if self.elsewhere is None:
+        elif self._renews and status == 401:
+            self.refusal = Answer(None, status, headers)
+        if self.elsewhere is None and self.refusal is None:
             self._sink.head(status, headers)
 
     def data(self, chunk: bytes, /) -> bool:
         """Take a piece."""
-        return True if self.elsewhere is not None else self._sink.data(chunk)
+        return self.elsewhere is not None or self.refusal is not None or self._sink.data(chunk)

@@ -7,8 +7,9 @@ again (SSE polling); a connection may break. Rules:
   ends without a response and without an event id is lost.
 * It is a GET with `Last-Event-ID`. It asks for an answer and runs nothing, so the verdict of the request is
   what it was: nothing is ever sent a second time here.
-* Meanwhile the request holds its place and no connection. The wait is the server's `retry`, a second where
-  it names none, and doubles while nothing new comes; three askings in a row that bring no new event end it.
+* Meanwhile the request holds its place and no connection. The wait is the server's `retry` (five minutes at
+  most), a second where it names none, and doubles up to half a minute while nothing new comes; three askings
+  in a row that bring no new event end it.
 * It carries a fresh credential, and passes the gate of its client and what the call itself stands on (its
   key was not revoked, its caller identity still holds). Whoever has gone does not ask again: its cancel
   notice was sent, and the end of the stream in hand is the end of it.
@@ -37,7 +38,7 @@ from ..protocol import (
     parse_retry_after,
     says_session_lost,
 )
-from ..transports import BadHttp, ConnectFailed, HttpRequest, Truncated, WireClosed, Woken
+from ..transports import BadHttp, ConnectFailed, HttpRequest, Truncated, Unsendable, WireClosed, Woken
 from ._redirects import go_to, redirect_target
 from ._trip import HINT_BYTES, Answer, first_of
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 RETRY: Final = 1.0
 RETRY_MIN: Final = 0.1
 RETRY_MAX: Final = 30.0
+TOLD_MAX: Final = 300.0
 ASKINGS: Final = 3
 AGAIN: Final = frozenset({408, 409, 425, 429})
 
@@ -146,6 +148,8 @@ class Resumption:
                     raise
             except (ConnectFailed, Truncated, BadHttp):
                 pass  # asked again, as after an end in order
+            except Unsendable as error:
+                raise ResumeFailed(f"it cannot be asked for: {error}") from error
             if self._sink.message is not None:
                 self.over = True
                 return
@@ -160,7 +164,8 @@ class Resumption:
 
     def _delay(self, fruitless: int, told: float) -> float:
         wanted = RETRY if self._retry is None else self._retry / 1000
-        return float(min(max(RETRY_MIN, wanted * 2**fruitless, told), RETRY_MAX))
+        backoff = min(max(RETRY_MIN, wanted * 2**fruitless), RETRY_MAX)
+        return float(min(max(backoff, wanted, told), TOLD_MAX))
 
     async def _pause(self, seconds: float) -> HttpRequest:
         if self._caller.interrupted is not None:
@@ -178,7 +183,7 @@ class Resumption:
                 request = await self._client.dressed(bare, self._tries)
             finally:
                 self._scope = None
-        if scope.cancelled_caught:
+        if scope.cancel_called:  # also where nothing was left in it to be cancelled
             raise Woken
         if request is None:
             raise ResumeFailed("there is no credential to ask for it with")

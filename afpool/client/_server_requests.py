@@ -243,6 +243,9 @@ class ServerRequests:
         sample: Answers `sampling/createMessage`; `None` says that the user rejected it.
         elicit: Answers `elicitation/create`.
         elicitation_modes: Of `form` and `url`.
+        on_elicitation_complete: Told the `elicitation_id` of an address when the server says that what its
+            user was sent there for is done, once each; a call that wanted it first may be made again. Of
+            addresses that the same client was shown; called in a task of the runtime.
         sampling_tools: Whether `sample` understands tools.
         max_handlers: How many run at once per client.
         timeout: Seconds that a handler may take whose request belongs to no operation.
@@ -254,6 +257,7 @@ class ServerRequests:
     elicitation_modes: tuple[str, ...] = attrs.field(
         default=("form",), converter=tuple, validator=_known_modes
     )
+    on_elicitation_complete: Callable[[str], object] | None = None
     sampling_tools: bool = False
     max_handlers: int = attrs.field(default=8, validator=_above_zero)
     timeout: float = attrs.field(default=60.0, validator=_above_zero)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from ..transports import Woken
+from ..transports import BadHttp, Truncated, WireClosed, Woken
 from ._answer_sink import AnswerSink
 from ._trip import PROGRESS_KEPT, Answer, Rpc
 
@@ -103,6 +103,12 @@ class SseTrip:
             if self._exchange.held:
                 self._channel.read_out(self._exchange)
             return
+        except (WireClosed, Truncated, BadHttp):
+            if self._answer is None:
+                raise
+            return  # the answer came in the same moment, and first
+        if self._answer is not None:
+            return  # as well: whatever the POST was answered with, the request has run
         answer = self._sink.answer()
         taken = answer.status is not None and 200 <= answer.status < 300
         if self._notification or not taken or answer.message is not None:

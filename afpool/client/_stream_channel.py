@@ -93,6 +93,16 @@ class StreamChannel:
                 on_too_long=self._too_long,
             )
 
+    async def run(self) -> None:
+        """Run the link until the stream ends; of a WebSocket, what opens it runs this.
+
+        Raises:
+            Exception: What of our own code ended the stream: whoever runs this files it.
+        """
+        await self.link.run()
+        if self.link.failed_inside is not None:
+            raise self.link.failed_inside
+
     @property
     def lost(self) -> str | None:
         """Why the stream has ended, if it has."""

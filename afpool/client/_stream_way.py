@@ -45,12 +45,12 @@ async def stream_way(transport: StdioTransport | MemoryTransport, settings: Clie
         except SpawnFailed as error:
             raise OpenFailed(f"{error}; nothing was sent") from error
         channel = StreamChannel(process.wire, settings.max_message, settings.seams)
-        return StreamWay(channel, process, (process.run_stderr, channel.link.run))
+        return StreamWay(channel, process, (process.run_stderr, channel.run))
     try:
         wire = await transport.connect()
     except Exception as error:
         raise OpenFailed(f"the in-memory server raised {type(error).__name__}; nothing was sent") from error
     channel = StreamChannel(wire, settings.max_message, settings.seams, own_wire=True)
     background = getattr(wire, "background", None)
-    runs = (channel.link.run,) if background is None else (background, channel.link.run)
+    runs = (channel.run,) if background is None else (background, channel.run)
     return StreamWay(channel, None, runs)

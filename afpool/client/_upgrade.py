@@ -28,6 +28,7 @@ from ._attempt import (
     step_up,
 )
 from ._header_rules import merged
+from ._stream_channel import StreamChannel
 from ._trip import Answer
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ async def _upgrade(
     if client.requirement is not None:
         headers = merged(headers, await credential_headers(client, tries))
     origin, target = origin_of(transport.url, schemes=("ws", "wss"))
-    link = client.channel.link
+    channel = client.channel
+    assert isinstance(channel, StreamChannel)
+    link = channel.link
     assert isinstance(link, WebSocketLink)
     with trio.move_on_at(client.settings.seams.now() + UPGRADE):
         try:
@@ -93,7 +96,7 @@ async def _upgrade(
             target=target.decode("ascii"),
             headers=headers,
             subprotocols=transport.subprotocols,
-            spawn=spawn,
+            spawn=lambda _: spawn(channel.run),
         )
         return
     raise UpgradeRefused(f"the server did not answer the upgrade to WebSocket within {UPGRADE:g} s")

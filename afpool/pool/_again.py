@@ -9,7 +9,8 @@ Rules:
 * Once a pass ended in doubt the call stays so until an answer comes: a later pass that is refused, or was not
   sent, proves nothing about the first. The error that is raised then is the one in doubt; what ended the
   later pass is its cause.
-* What was ended from outside (deadline, withdrawal, kill, close) is not repeated.
+* What was ended from outside (deadline, withdrawal, kill, close) is not repeated; a call may be withdrawn
+  between two passes, too.
 """
 
 from __future__ import annotations
@@ -44,14 +45,34 @@ TRANSIENT: Final = frozenset(
 
 @final
 class Passes:
-    """The passes of one call."""
+    """The passes of one call.
 
-    __slots__ = ("call", "encoded", "repeats")
+    Attributes:
+        call: Of the pass under way, or of the last one.
+        encoded: The arguments, from the second pass on.
+        repeats: How many passes followed the first.
+        withdrawn: Set where the call was withdrawn between two passes.
+    """
+
+    __slots__ = ("_scope", "call", "encoded", "repeats", "withdrawn")
 
     def __init__(self) -> None:
         self.call: Call | None = None
         self.encoded: bytes | None = None
         self.repeats = 0
+        self.withdrawn: AfpoolError | None = None
+        self._scope: trio.CancelScope | None = None
+
+    def waiting(self, delay: float) -> trio.CancelScope:
+        """The scope to wait in for so many seconds; it ends when the call is withdrawn."""
+        self._scope = trio.CancelScope(deadline=trio.current_time() + delay)
+        return self._scope
+
+    def withdraw(self, error: AfpoolError) -> None:
+        """Let no further pass begin. Synchronous."""
+        self.withdrawn = error
+        if self._scope is not None:
+            self._scope.cancel()
 
     def begin(self, call: Call) -> None:
         """A pass begins."""
@@ -95,7 +116,14 @@ async def execute_recognised(binding: Binding, args: JsonObject, ctx: ToolContex
         passes.encoded = passes.call.args  # whatever becomes of the host's own object meanwhile
         passes.repeats += 1
         # the next pass begins with every check anew, so that nothing of this wait has to be looked at
-        await trio.sleep(delay)
+        pool.between.add(passes)
+        try:
+            with passes.waiting(delay):
+                await trio.sleep_forever()
+        finally:
+            pool.between.discard(passes)
+        if passes.withdrawn is not None:
+            raise doubt from passes.withdrawn
 
 
 def _delay(binding: Binding, passes: Passes, error: AfpoolError, deadline: float) -> float | None:

@@ -77,6 +77,11 @@ def cancel(pool: Pool, call_id: str, reason: str) -> bool:
             sent = "it was sent and may take effect" if call.begun else "nothing was sent"
             call.interrupt(CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT))
             return True
+    for passes in pool.between:
+        if passes.call is not None and passes.call.use.call_id == call_id:
+            text = f"{reason}; it was sent before and may take effect"
+            passes.withdraw(CallCancelled(text, delivery=IN_DOUBT))
+            return True
     return False
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from .._base.errors import AfpoolError, OpenFailed
+from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
 from ._posting import post, taken, waited
@@ -20,6 +20,7 @@ from ._refusals import copy_error
 if TYPE_CHECKING:
     from .._base.definition import Catalog
     from ..client import Client
+    from ..client._settings import ListAnswer
     from ._actor import KeyActor
     from ._lists import ListState
     from ._shares import Entry
@@ -138,7 +139,7 @@ async def _ask(
         notices = state.notices
         own = _own_list(actor, client)
         own_notices = 0 if own is None else own.notices
-        answer = await client.list_tools(pool.seams.now() + limits.open_timeout)
+        answer = await _fetched(client, pool.seams.now() + limits.open_timeout)
         catalog = await pool.catalogs.catalog(answer, actor.server.compare_without)
         ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
@@ -151,6 +152,16 @@ async def _ask(
             _file_own(actor, client, own, catalog, own_notices, expires_at)
         if not state.alive or not state.noticed:
             break
+
+
+async def _fetched(client: Client, deadline: float) -> ListAnswer:
+    """Fetch a list, once more where the connection broke under it: a list runs nothing at the server."""
+    try:
+        return await client.list_tools(deadline)
+    except ConnectionLost as error:
+        if error.delivery != IN_DOUBT or client.lost is not None:
+            raise
+    return await client.list_tools(deadline)
 
 
 def _own_list(actor: KeyActor, client: Client) -> ListState | None:

@@ -54,8 +54,9 @@ class ActorHooks:
         current = actor.machine.client
         own = current.list if current is not None and current.handle is client else None
         lists = [each for each in (None if entry is None else entry.list, own) if each is not None]
-        # A server that announces without end must not push other keys' events out of the record.
-        if any(each.is_news(why) for each in lists) or not lists:
+        # A server that announces without end must not push other keys' events out of the record; what is said
+        # of the list of a client that was replaced is nobody's news.
+        if any(each.is_news(why) for each in lists):
             number = actor.pool.event(
                 "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
             )

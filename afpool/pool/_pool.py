@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.seams import Seams
     from .._base.use import Use
-    from ._again import InDoubtCallback
+    from ._again import InDoubtCallback, Passes
     from ._bound import Toolset
     from ._call import Call
     from ._herald import ChangeCallback, LogCallback
@@ -111,6 +111,7 @@ class Pool:
         self.shares = Shares(seams.next_id)
         self.openings = Openings(self)
         self.running: dict[int, Call] = {}
+        self.between: set[Passes] = set()  # of calls in doubt that wait to be asked for again
         self.waiting = 0
         self.settling = 0
         self.abandoned = 0

@@ -63,9 +63,9 @@ class LinkStatistics:
 class HttpLink:
     """The few connections to one origin that one client owns; never shared with another.
 
-    Calls have `limit` places, control traffic one, the long-lived stream one, answers to the server's own
-    requests one, so that none of the three ever takes a call's or waits for another. Connections serve any
-    lane, the newest idle one first.
+    Calls have `limit` places, control traffic one, the long-lived stream one, and one is for what is over in
+    a moment (answers to the server's own requests, cancel notices, pings), so that none of the three ever
+    takes a call's or waits for another. Connections serve any lane, the newest idle one first.
 
     Args:
         origin: Whom to talk to.

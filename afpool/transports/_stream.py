@@ -119,6 +119,11 @@ class StreamLink:
         self.fault: Exception | None = None
 
     @property
+    def failed_inside(self) -> Exception | None:
+        """What of our own code ended the stream, if it did."""
+        return self.fault
+
+    @property
     def waiting(self) -> int:
         """How many messages are in the outbox, the one that is being written included."""
         return len(self._outbox)

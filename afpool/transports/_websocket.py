@@ -61,6 +61,7 @@ class WebSocketLink:
     Attributes:
         skipped: How many messages were dropped because they cannot be JSON-RPC, binary ones included.
         fault: The exception of a callback, the library or the link itself that ended the stream, if one did.
+        failed_inside: The same, where no peer had a part in it.
         subprotocol: What the server chose of what was offered, or `None`.
     """
 
@@ -68,8 +69,8 @@ class WebSocketLink:
 
     __slots__ = (
         "_closing", "_connection", "_idle_writer", "_max_message", "_on_line", "_on_lost", "_open", "_outbox",
-        "_reason", "_refusing", "_request", "_scope", "_seams", "_settled", "_stream", "fault", "skipped",
-        "subprotocol",
+        "_reason", "_refusing", "_request", "_scope", "_seams", "_settled", "_stream", "failed_inside",
+        "fault", "skipped", "subprotocol",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +99,7 @@ class WebSocketLink:
         self._reason: str | None = None
         self.skipped = 0
         self.fault: Exception | None = None
+        self.failed_inside: Exception | None = None
         self.subprotocol: str | None = None
 
     @property
@@ -295,6 +297,7 @@ class WebSocketLink:
             if not self._closing:
                 self._end(why_closed(None if error.reason is None else error.reason.code, self._max_message))
         except Exception as error:  # noqa: BLE001  (told to the owner; its nursery must not die of it)
+            self.failed_inside = error
             self._fail(f"the stream failed inside: {type(error).__name__}", error)
 
     def _fail(self, reason: str, error: Exception) -> None:

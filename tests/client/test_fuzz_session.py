@@ -1,8 +1,8 @@
 """A client and a server that does anything: results and our errors come out, in time, and nothing is left.
 
 The whole client (pool, opening, listing, calls, cancellations, closing) runs over scripted wires under a mock
-clock: a wire in memory, and a socket pair that stands for TCP. `AFPOOL_FUZZ=50` makes it run fifty times as
-many examples.
+clock: a wire in memory, and a socket pair that stands for TCP, also with HTTP+SSE on it. `AFPOOL_FUZZ=50`
+makes it run fifty times as many examples.
 """
 
 from __future__ import annotations
@@ -97,8 +97,27 @@ def line(texts: list[bytes]) -> bytes:
     return b"".join(text + b"\n" for text in texts)
 
 
-def events(texts: list[bytes]) -> bytes:
-    return b"".join(b"data: " + text + b"\n\n" for text in texts)
+def events(texts: list[bytes], ids: list[bytes]) -> bytes:
+    return b"".join(
+        (ids[number % len(ids)] if ids else b"") + b"data: " + text + b"\n\n"
+        for number, text in enumerate(texts)
+    )
+
+
+IDS = st.lists(
+    st.sampled_from(
+        [
+            b"id: e1\n",
+            b"id: e2\nretry: 100\n",
+            b"id:\n",
+            b"id: \x00\n",
+            b"retry: 999999999\n",
+            b"event: endpoint\n",
+            b"",
+        ]
+    ),
+    max_size=3,
+)
 
 
 @st.composite
@@ -113,7 +132,7 @@ def answers(draw: st.DrawFn) -> bytes:
     fields = b"".join(field + b"\r\n" for field in draw(FIELDS))
     head = b"HTTP/1.1 %d X\r\n" % draw(STATUSES) + fields
     if kind == "events":
-        return head + b"content-type: text/event-stream\r\n\r\n" + events(texts)
+        return head + b"content-type: text/event-stream\r\n\r\n" + events(texts, draw(IDS))
     return head + b"content-length: %d\r\n\r\n" % (len(texts[0]) + draw(st.integers(-1, 1))) + texts[0]
 
 
@@ -158,8 +177,12 @@ def good(message: Any, era: str) -> Any:
 class Playing:
     """A server that plays its moves in order, and is in order itself once they are used up."""
 
-    def __init__(self, script: list[Move], era: str, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, script: list[Move], era: str, nursery: trio.Nursery, streams: list[bytes] | None
+    ) -> None:
         self.script = iter(script)
+        self.streams = None if streams is None else iter(streams)  # answers to a GET; `None`: HTTP+SSE
+        self.stream: trio.SocketStream | None = None
         self.era = era
         self.nursery = nursery
 
@@ -231,6 +254,9 @@ class Playing:
                         data += await stream.receive_some(65536)
                     body, data = data[:length], data[length:]
                     message = json.loads(body) if body else {"method": head[:3].decode()}
+                    if self.streams is None:
+                        await self._old(stream, message)
+                        continue
                     move = self.next(message)
                     await trio.sleep(move.wait)
                     if move.kind == "silent":
@@ -245,9 +271,32 @@ class Playing:
                     if move.close:
                         return
 
+    async def _old(self, stream: trio.SocketStream, message: Any) -> None:
+        """HTTP+SSE: a POST is taken, its answer goes to the stream."""
+        if message.get("method") == "GET":
+            self.stream = stream
+            await stream.send_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /m\n\n"
+            )
+            return
+        move = self.next(message)
+        await trio.sleep(move.wait)
+        answer = good(message, self.era)
+        data = move.data.replace(b"@id@", json.dumps(message.get("id")).encode())
+        if move.kind == "good":
+            data = b"" if answer is None else b"data: " + json.dumps(answer).encode() + b"\n\n"
+        assert self.stream is not None
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+            for at in range(0, len(data), max(move.size, 1000)):
+                await self.stream.send_all(data[at : at + max(move.size, 1000)])
+            if move.close:
+                await self.stream.aclose()
+        await stream.send_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+
     def _good_http(self, message: Any) -> bytes:
         if message.get("method") == "GET":
-            return b"HTTP/1.1 405 No\r\ncontent-length: 0\r\n\r\n"
+            assert self.streams is not None
+            return next(self.streams, b"HTTP/1.1 405 No\r\ncontent-length: 0\r\n\r\n")
         answer = good(message, self.era)
         if answer is None:
             return b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
@@ -297,13 +346,13 @@ async def session(pool: Pool, leave: list[float]) -> None:
             found = await attempt(pool.tools(ALICE), 60)
 
 
-async def play(way: str, era: str, script: list[Move], leave: list[float]) -> None:
+async def play(way: str, era: str, script: list[Move], leave: list[float], streams: list[bytes]) -> None:
     async with trio.open_nursery() as nursery:
-        server = Playing(script, era, nursery)
+        server = Playing(script, era, nursery, None if way == "sse" else streams)
         transport: Any = (
             MemoryTransport(name="m", connect=server.connect_wire)
             if way == "line"
-            else HttpTransport(url="http://127.0.0.1:9/mcp")
+            else HttpTransport(url="http://127.0.0.1:9/mcp", streaming="sse" if way == "sse" else "auto")
         )
         options = {**LIMITS, "seams": Seams(connect=server.connect_socket)}
         async with afpool.open_pool(
@@ -330,11 +379,15 @@ def fuzz(examples: int) -> Any:
     return settings(max_examples=examples * MORE, suppress_health_check=list(HealthCheck))
 
 
-def run(way: str, era: str, script: list[Move], leave: list[float]) -> None:
+def run(
+    way: str, era: str, script: list[Move], leave: list[float], streams: list[bytes] | None = None
+) -> None:
     # A stream that ends by a fault of ours looks like one that its server ended.
     faults: list[Exception] = []
     with mock.patch.object(StreamLink, "_fail", lambda link, error: faults.append(error)):
-        trio.run(play, way, era, script, leave, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(
+            play, way, era, script, leave, streams or [], clock=trio.testing.MockClock(autojump_threshold=0)
+        )
     assert not faults
 
 
@@ -349,7 +402,13 @@ def test_sessions_over_lines(era: str, script: list[Move], leave: list[float]) -
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-@given(script=moves(answers()), leave=LEAVE)
+@given(script=moves(answers()), leave=LEAVE, streams=st.lists(answers(), max_size=6))
 @fuzz(60)
-def test_sessions_over_http(era: str, script: list[Move], leave: list[float]) -> None:
-    run("http", era, script, leave)
+def test_sessions_over_http(era: str, script: list[Move], leave: list[float], streams: list[bytes]) -> None:
+    run("http", era, script, leave, streams)
+
+
+@given(script=moves(st.builds(events, TEXTS, IDS)), leave=LEAVE)
+@fuzz(60)
+def test_sessions_over_http_sse(script: list[Move], leave: list[float]) -> None:
+    run("sse", "handshake", script, leave)

@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from afpool import HttpTransport, Plan, Server, StdioTransport, open_pool
-from afpool.testing import Body, FakeServer, FakeTool, Hold, JsonRpcError, Status
+from afpool.testing import Body, FakeServer, FakeTool, Hold, JsonRpcError, Result, Status, input_tool
+from tests.pool.bound_kit import KEY, NOTES, furnish
 from tests.pool.kit import ALICE, BOB, quiet, refused, start, world
+from tests.pool.test_server_requests import Desk
 
 OTHER = {"stateless": "handshake", "handshake": "stateless"}
 
@@ -229,3 +231,74 @@ async def test_a_batch_on_a_line_is_read_and_an_old_version_spoken(version, tmp_
     arrivals = FakeServer.read_log(log)
     assert [a.params["protocolVersion"] for a in arrivals if a.method == "initialize"] == [version]
     assert not any(arrival.body.lstrip().startswith(b"[") for arrival in arrivals)
+
+
+# ---------------------------------------------------------------- what is no tool call, and rounds
+
+
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+async def test_a_bound_server_moves_over_too_and_reads_once(era):
+    async with world(http={"era": era}) as it:
+        furnish(it.server.offers)
+        server = await it.pool.bind(ALICE, "files")
+        await server.read_resource(NOTES, identity=ALICE)
+        turn(it.server, OTHER[era])
+        result = await server.read_resource(NOTES, identity=ALICE)
+        assert b"first" in result.raw
+        assert it.pool.statistics().opened == 2
+        quiet(it.pool)
+
+
+async def test_a_walk_over_pages_begins_anew_in_the_present_version():
+    async with world(http={"era": "stateless"}) as it:
+        furnish(it.server.offers)
+        server = await it.pool.bind(ALICE, "files")
+        page = {"resources": [{"uri": NOTES, "name": "one"}], "nextCursor": "2", "ttlMs": 0}
+        it.server.on("resources/list", Result(page), times=1)
+        it.server.on("resources/list", JsonRpcError(-32022, status=400, data={"supported": []}), times=1)
+        items = await server.resources(identity=ALICE)
+        assert len(items) == 2
+        assert [a.params.get("cursor") for a in it.server.arrivals("resources/list")] == [None, "2", None]
+        assert it.pool.statistics().opened == 2
+        quiet(it.pool)
+
+
+async def test_after_a_question_nothing_moves_over():
+    """Part of the tool may have run: another go would run it twice."""
+    desk = Desk()
+    async with world(tools=[input_tool()], http={"era": "stateless"}, requests=desk.offers()) as it:
+        tool = await it.tool(name="input")
+        given = desk.elicit
+
+        async def elicit(request):
+            turn(it.server, "handshake")
+            return await given(request)
+
+        object.__setattr__(it.pool.actors()[0].machine.client.handle.answering.offers, "elicit", elicit)
+        error = await refused(tool.call(identity=ALICE), "input-required", "in-doubt")
+        assert error.__cause__ is not None
+        assert it.server.count("tools/call") == 2
+        assert it.pool.statistics().opened == 1
+        quiet(it.pool)
+
+
+async def test_a_doubt_is_not_forgotten_over_a_change_of_era(autojump_clock):
+    """First a pass in doubt, then a repeat that moves over: at most one run more than the host allowed."""
+    allowed = []
+
+    def on_in_doubt(use):
+        allowed.append(use.code)
+        turn(it.server, "stateless")
+        return "repeat"
+
+    options = {"repeat": "recognised", "call_id_key": KEY}
+    async with world(server=options, pool={"on_in_doubt": on_in_doubt}) as it:
+        tool = await it.tool()
+        it.server.on("tools/call", Status(503, after_execution=True), times=1)
+        await tool.call({"text": "x"}, identity=ALICE, call_id="c1")
+        assert allowed == ["server-failed"]
+        calls = it.server.arrivals("tools/call")
+        assert [call.params["_meta"][KEY] for call in calls] == ["c1"] * 3
+        assert versions(it.server) == ["2025-11-25", "2025-11-25", "2026-07-28"]
+        assert it.server.executions["echo"] == 2  # a server that kept no book: the host said it does
+        quiet(it.pool)

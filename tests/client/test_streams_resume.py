@@ -7,7 +7,8 @@ import json
 import pytest
 import trio
 
-from afpool import Identity
+from afpool import Identity, Issued, header_map
+from afpool.client._answer_sink import AnswerSink
 from afpool.client._resume import event_id_header
 from afpool.testing import BreakOff, Hang, Hold, Sse, Status, progress_tool, sleep_tool
 from tests.pool.kit import ALICE, quiet, refused, start, until, world
@@ -157,13 +158,80 @@ async def test_the_deadline_holds_while_it_is_waited(jumping):
         quiet(it.pool)
 
 
-async def test_an_excessive_wait_is_cut_to_half_a_minute(jumping):
+@pytest.mark.parametrize(("retry", "seconds"), [(60_000, 60), (999_999_999, 300)])
+async def test_the_servers_own_wait_is_respected_up_to_five_minutes(jumping, retry, seconds):
     async with world() as it:
         tool = await it.tool()
-        it.server.on("tools/call", BreakOff(retry=999_999_999))
+        it.server.on("tools/call", BreakOff(retry=retry))
         began = trio.current_time()
-        await tool.call({"text": "x"}, identity=ALICE, deadline=began + 100)
-        assert trio.current_time() - began == pytest.approx(30, abs=1)
+        await tool.call({"text": "x"}, identity=ALICE, deadline=began + 400)
+        assert trio.current_time() - began == pytest.approx(seconds, abs=1)
+
+
+async def test_a_retry_after_is_respected_and_the_doubling_ends_at_half_a_minute(jumping):
+    async with world() as it:
+        tool = await it.tool()
+        it.server.on("tools/call", BreakOff(retry=20_000))
+        it.server.on("GET", Status(503, headers={"retry-after": "90"}), when=resumes, times=1)
+        it.server.on("GET", Status(503), when=resumes, times=1)
+        await tool.call({"text": "x"}, identity=ALICE, deadline=trio.current_time() + 400)
+        first, second, third = (asked.time for asked in askings(it.server))
+        assert (second - first, third - second) == pytest.approx((90, 30), abs=1)
+
+
+@pytest.mark.parametrize("end", ["cancel", "kill"])
+async def test_who_is_ended_in_the_instant_in_which_the_credential_comes_asks_for_nothing(jumping, end):
+    async with world(credential=True, pool={"settle_timeout": 1.0}) as it:
+        tool = await it.tool()
+        it.server.on("tools/call", BreakOff(retry=100))
+        it.server.on("GET", Hang(), when=resumes)
+        given = it.host.get
+
+        async def get(request):
+            issued = await given(request)
+            if it.sent():
+                if end == "cancel":
+                    it.pool.cancel("c1")
+                else:
+                    it.pool.kill(it.pool.actors()[0].machine.client.id)
+            return issued  # without another checkpoint
+
+        async with trio.open_nursery() as nursery:
+            call = start(nursery, lambda: tool.call({"text": "x"}, identity=ALICE, call_id="c1"))
+            await it.server.wait_for("tools/call")
+            it.host.get = get
+            with trio.fail_after(5):
+                await call.done.wait()
+        wanted = "cancelled" if end == "cancel" else "client-closed"
+        assert (call.error.code, call.error.delivery) == (wanted, "in-doubt")
+        assert not askings(it.server)
+
+
+async def test_a_credential_that_cannot_be_sent_leaves_the_request_in_doubt(jumping):
+    """It had left, whatever becomes of asking for its answer."""
+    async with world(credential=True) as it:
+        tool = await it.tool()
+        it.server.on("tools/call", BreakOff(retry=100))
+
+        async def get(request):
+            size = 30_000 if it.sent() else 10
+            return Issued(header_map({f"x-part-{n}": "s3cret" * (size // 6) for n in range(3)}))
+
+        it.host.get = get
+        error = await refused(tool.call({"text": "x"}, identity=ALICE), "connection-lost", "in-doubt")
+        assert "s3cret" not in str(error)
+        assert it.server.executions["echo"] == 1
+        assert not askings(it.server)
+        quiet(it.pool)
+
+
+def test_an_event_id_that_is_too_long_for_a_header_is_not_kept():
+    sink = AnswerSink(1 << 20, lambda message: None, None)
+    sink.head(200, [(b"content-type", b"text/event-stream")])
+    for number in range(100):
+        sink.data(b"id: %d%s\ndata: {}\n\n" % (number, b"x" * 5000))
+    sink.data(b"id: short\ndata: {}\n\n")
+    assert sink._ids == {"short"}
 
 
 @pytest.mark.parametrize("when", ["waiting", "asked"])

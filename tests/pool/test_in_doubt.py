@@ -141,6 +141,36 @@ async def test_what_was_ended_from_outside_is_not_repeated(what):
         assert asked.uses == []
 
 
+async def test_a_call_that_is_withdrawn_between_two_passes_is_not_repeated(autojump_clock):
+    asked = Asked()
+    async with world(**recognising(asked)) as here, trio.open_nursery() as nursery:
+        here.server.on("tools/call", LOST)
+        tool = await here.tool()
+        call = start(nursery, lambda: tool.call(identity=ALICE, call_id="c"))
+        await until(lambda: len(asked.uses) == 1 and not here.pool.running)
+        assert not here.pool.cancel("other")
+        assert here.pool.cancel("c")
+        await call.done.wait()
+        assert (call.error.code, call.error.delivery) == ("connection-lost", "in-doubt")
+        assert call.error.__cause__.code == "cancelled"
+        await trio.sleep(30)
+        assert here.sent() == 1
+        assert not here.pool.between
+        assert not here.pool.cancel("c")
+
+
+async def test_a_caller_that_goes_between_two_passes_leaves_nothing(autojump_clock):
+    asked = Asked()
+    async with world(**recognising(asked)) as here, trio.open_nursery() as nursery:
+        here.server.on("tools/call", LOST)
+        tool = await here.tool()
+        start(nursery, lambda: tool.call(identity=ALICE, call_id="c"))
+        await until(lambda: len(here.pool.between) == 1)
+        nursery.cancel_scope.cancel()
+    assert not here.pool.between
+    assert here.sent() == 1
+
+
 async def test_an_answer_to_a_repeat_is_believed(autojump_clock):
     asked = Asked()
     async with world(**recognising(asked)) as here:

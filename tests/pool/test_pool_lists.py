@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from afpool.testing import Advertise, Body, Delay, FakeTool, JsonRpcError, Result, echo_tool, sleep_tool
+from afpool.testing import (
+    Advertise,
+    Body,
+    Delay,
+    Drop,
+    FakeResource,
+    FakeTool,
+    JsonRpcError,
+    Result,
+    echo_tool,
+    sleep_tool,
+)
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, LIST_CHANGED, quiet, refused, start, until, world
 
@@ -510,3 +521,29 @@ async def test_a_plan_that_changed_is_seen_when_a_call_has_to_list():
         assert w.sent() == 1
         await (await w.tool()).call(identity=ALICE)
         assert [arrival.headers["x-variant"] for arrival in w.server.arrivals("tools/call")] == ["one", "two"]
+
+
+@pytest.mark.parametrize("action", [Drop(), Drop(after_execution=True)], ids=["cut", "cut when it was done"])
+async def test_a_list_whose_connection_breaks_is_asked_for_once_more(action):
+    async with world() as w:
+        w.server.on("tools/list", action, times=1)
+        assert set(await w.pool.tools(ALICE)) == {"echo"}
+        assert w.server.count("tools/list") == 2
+        assert w.pool.statistics().opened == 1
+
+
+async def test_a_list_whose_connection_breaks_again_is_lost():
+    async with world() as w:
+        w.server.on("tools/list", Drop())
+        await refused(w.pool.tools(ALICE), "connection-lost", "in-doubt")
+        assert w.server.count("tools/list") == 2
+
+
+async def test_a_list_that_the_host_asks_for_is_asked_for_once():
+    """Of a bound server: what is asked, and how often, is the host's to say."""
+    async with world() as w:
+        w.server.offers.resources = [FakeResource("note://one", "first")]
+        server = await w.pool.bind(ALICE, "files")
+        w.server.on("resources/list", Drop(), times=1)
+        await refused(server.resources(identity=ALICE), "connection-lost", "in-doubt")
+        assert w.server.count("resources/list") == 1

@@ -59,7 +59,7 @@ ALLOWED = {
     },
     AGAIN: {
         # a pass is a whole operation, and what follows the wait between two is the next one
-        "execute_recognised": {"execute", "trio.sleep"},
+        "execute_recognised": {"execute", "trio.sleep_forever"},
     },
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import afpool
 from afpool import (
@@ -27,6 +28,7 @@ from afpool.testing import (
     FakeTool,
     HoldStream,
     JsonRpcError,
+    Rule,
     ask_tool,
     echo_tool,
 )
@@ -240,6 +242,62 @@ async def test_an_address_that_is_wanted_first_is_an_error_with_data():
         assert isinstance(error, ElicitationRequired)
         assert [address.url for address in error.elicitations] == [URL]
         assert "s3cret" not in f"{error} {error!r}"
+
+
+def complete(elicitation_id):
+    params = {"elicitationId": elicitation_id}
+    return {"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": params}
+
+
+async def test_the_end_of_an_address_is_told_once_and_of_none_that_was_not_shown(caplog):
+    told = []
+    desk = Desk()
+    offers = desk.offers(elicitation_modes=("form", "url"), on_elicitation_complete=told.append)
+    async with memory_world(tools=[ask_tool(), echo_tool()], requests=offers) as (memory, _, pool):
+        tools = await pool.tools(ALICE)
+        asked = {"mode": "url", "message": "Connect", "url": URL, "elicitationId": "e1"}
+        await tools["ask"].call({"params": asked}, identity=ALICE)
+        data = {"elicitations": [{"mode": "url", "url": URL, "message": "Connect", "elicitationId": "e2"}]}
+        memory.engine.rules.add(Rule("tools/call", JsonRpcError(-32042, data=data)))
+        await refused(tools["echo"].call({}, identity=ALICE), "elicitation-required", "answered")
+        send = memory.engine.streams.open[0].deliver
+        for elicitation_id in ("e2", "other", "e2", None, 7, ["e1"], "e1"):
+            send(complete(elicitation_id))
+        await until(lambda: len(told) == 2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == ["e2", "e1"]
+        assert "s3cret" not in caplog.text
+
+
+async def test_what_is_told_of_an_address_may_raise_and_there_are_only_so_many(caplog):
+    def told(elicitation_id):
+        raise RuntimeError("s3cret")
+
+    offers = Desk().offers(elicitation_modes=("url",), on_elicitation_complete=told)
+    async with memory_world(requests=offers) as (memory, _, pool):
+        await pool.tools(ALICE)
+        answering = pool.actors()[0].machine.client.handle.answering
+        for number in range(1000):
+            answering.shown(f"e{number}")
+        assert len(answering._addresses) == 256
+        send = memory.engine.streams.open[0].deliver
+        send(complete("e1"))  # forgotten
+        send(complete("e999"))
+        await until(lambda: "RuntimeError" in caplog.text)
+        assert caplog.text.count("RuntimeError") == 1
+        assert "s3cret" not in caplog.text
+        assert pool.records.failures == 0
+
+
+async def test_without_anybody_to_tell_nothing_is_kept_of_addresses():
+    desk = Desk()
+    async with memory_world(requests=desk.offers(elicitation_modes=("url",))) as (memory, _, pool):
+        tool = (await pool.tools(ALICE))["echo"]
+        answering = pool.actors()[0].machine.client.handle.answering
+        answering.shown("e1")
+        assert answering._addresses == {}
+        memory.engine.streams.open[0].deliver(complete("e1"))
+        await tool.call({}, identity=ALICE)
 
 
 @pytest.mark.parametrize("way", ["http", "memory"])

@@ -199,7 +199,10 @@ async def test_questions_that_cannot_be_read(requests):
     async with world(http=STATELESS, requests=desk.offers()) as w:
         tool = await w.tool()
         w.server.on("tools/call", Result({"resultType": "input_required", "inputRequests": requests}))
-        await refused(tool.call(identity=ALICE), "input-required", "answered")
+        await refused(tool.call(identity=ALICE), "protocol-error", "answered")
+        assert desk.asked == []
+        assert len(rounds(w.server)) == 1
+        quiet(w.pool)
 
 
 async def test_a_list_may_not_ask():
