@@ -78,9 +78,9 @@ class Listener:
         "_bare",
         "_decided",
         "_granted",
+        "_idle",
         "_late",
         "_news",
-        "_nothing",
         "_once_scope",
         "_scope",
         "_spawn",
@@ -126,7 +126,8 @@ class Listener:
         self._once_scope: trio.CancelScope | None = None
         self._withdrawn = False  # the server itself has ended the listen under way
         self._stopped = False  # its client is over
-        self._nothing = self._bare = False  # the server keeps such streams, and granted nothing on this one
+        self._bare = False  # the server keeps such streams, and granted nothing on this one
+        self._idle = False  # nobody asks for a stream any more
 
     async def start(self) -> None:
         """Listen from now on; wait at most half a second until it is known whether the server lets us."""
@@ -172,8 +173,11 @@ class Listener:
             if not self._wanted and self.state in ("unasked", "unsupported"):
                 self._begin(forced=True)
             elif self._bare:
+                # it was granted nothing of what was asked for: this is something else
                 self._bare = False
-                self._connect()  # it was granted nothing of what was asked for: this is something else
+                self._stream = "connecting"
+                if self._idle:
+                    self._connect()
             elif self._acked:
                 self._ask_again()
         while uri not in self._granted:
@@ -236,7 +240,7 @@ class Listener:
         self._acked = True
         self.hears_tools = self.hears_tools and acknowledges(message, "toolsListChanged")
         if not acknowledges(message):
-            self._nothing = True
+            self._bare = True
             self.became("unsupported")
             if asking is not None:
                 asking.cancel()
@@ -263,6 +267,7 @@ class Listener:
 
     def _connect(self) -> None:
         self._stream = "connecting"
+        self._idle = False
         self._scope = trio.CancelScope()
         self._spawn(self._run)
 
@@ -322,7 +327,7 @@ class Listener:
                     self.became("lost")
                     continue  # for other subscriptions, by our own doing
                 if self._stream == "unsupported":
-                    self._bare, self._nothing = self._nothing, False
+                    self._idle = True
                     return
                 self.became("lost")
                 if seams.now() - began >= LIVED:
