@@ -118,13 +118,11 @@ class CredentialRequest:
     )
     rejected: bool = False
     resource: str = ""
-    required: tuple[str, ...] = attrs.field(converter=_scopes, kw_only=True)
+    required: tuple[str, ...] = attrs.field(
+        default=attrs.Factory(lambda self: self.scopes, takes_self=True), converter=_scopes, kw_only=True
+    )
     challenge: str | None = attrs.field(default=None, repr=False)
     refused: Credential | None = attrs.field(default=None, repr=False)
-
-    @required.default
-    def _as_wanted(self) -> tuple[str, ...]:
-        return self.scopes
 
 
 @attrs.frozen

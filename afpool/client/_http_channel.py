@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from ..transports import Headers, HttpExchange, HttpxExchange, HttpxLink, Origin
+    from ..transports import Headers, HttpExchange, HttpxExchange, HttpxLink, LaneName, Origin
     from ._client import Client
     from ._trip import Caller
 
@@ -148,7 +148,7 @@ class HttpTrip:
         self.request_id = request_id
         self.size = len(request.body)
         self._channel = channel
-        self._lane = rpc.lane
+        self._lane: LaneName = rpc.lane
         self._rest: Resumption | None = None
         on_message = channel.on_message if rpc.on_message is None else rpc.on_message
         self._sink = AnswerSink(channel.max_message, on_message, rpc.on_progress)

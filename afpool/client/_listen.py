@@ -321,6 +321,7 @@ class Listener:
             while self.client.lost is None:
                 began = seams.now()
                 self.asked += 1
+                told = 0.0
                 with trio.CancelScope() as self._once_scope:
                     told = await self._once()
                 if self._once_scope.cancelled_caught:

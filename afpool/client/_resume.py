@@ -171,6 +171,7 @@ class Resumption:
         if self._caller.interrupted is not None:
             raise Woken
         self._wanted()
+        request: HttpRequest | None = None
         with trio.CancelScope() as scope:
             self._scope = scope
             try:

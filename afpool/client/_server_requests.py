@@ -11,7 +11,7 @@ Whose request one is, is decided by the law in `afpool/protocol/_server_requests
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, final
 
 import attrs
 
@@ -289,7 +289,8 @@ class ServerRequests:
             return _sampled(await self.sample(request))
         roots: Any = self.roots
         if callable(roots):
-            roots = _roots(await roots(request))
+            ask = cast("Callable[[ServerRequest], Awaitable[Any]]", roots)
+            roots = _roots(await ask(request))
         return encode_json({"roots": [_without_none({"uri": root.uri, "name": root.name}) for root in roots]})
 
 

@@ -232,7 +232,7 @@ class Network:
 
     async def _kind_of_server(self, resource: str) -> Kind:
         _, host, port, _ = parts_of(canonical_resource(resource), "the server")
-        kinds = {kind for _, kind in await self._addresses(host, port, "the server")}
+        kinds: set[Kind] = {kind for _, kind in await self._addresses(host, port, "the server")}
         # A name that stands in two worlds is taken for public: it opens nothing.
         return kinds.pop() if len(kinds) == 1 else "public"
 
@@ -247,7 +247,9 @@ class Network:
         except OSError:
             found = []
         texts = dict.fromkeys(str(address[0]) for _, address in found)
-        addresses = [(text, kind_of(parsed)) for text in texts if (parsed := literal(text)) is not None]
+        addresses: list[tuple[str, Kind]] = [
+            (text, kind_of(parsed)) for text in texts if (parsed := literal(text)) is not None
+        ]
         if not addresses:
             raise Trouble(f"the host of {what} has no address", passing=True)
         return addresses

@@ -176,7 +176,7 @@ def _read(
     return stamp, None if isinstance(made, str) else made
 
 
-def _passing(error: Exception) -> bool:
+def _may_pass(error: Exception) -> bool:
     return isinstance(error, OSError) or (isinstance(error, AfpoolError) and error.retry_after is not None)
 
 
@@ -203,7 +203,7 @@ class RetryingCredentials:
         attempts: int = 3,
         delay: float = 0.2,
         max_delay: float = 2.0,
-        passing: Callable[[Exception], bool] = _passing,
+        passing: Callable[[Exception], bool] = _may_pass,
         seams: Seams | None = None,
     ) -> None:
         if attempts < 1:

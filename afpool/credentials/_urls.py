@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Final, Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ._trouble import Trouble
 
@@ -40,6 +40,7 @@ def parts_of(url: str, what: str) -> tuple[str, str, int, str]:
     """
     if len(url) > MAX_URL or "\\" in url or any(not "\x21" <= char <= "\x7e" for char in url):
         raise Trouble(f"the URL of {what} is not one that can be used")
+    parts: SplitResult | None = None
     host: str | None = None
     port: int | None = None
     try:
@@ -47,7 +48,7 @@ def parts_of(url: str, what: str) -> tuple[str, str, int, str]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host = None
-    if not host or parts.scheme not in _DEFAULT_PORTS or "@" in parts.netloc or "#" in url:
+    if parts is None or not host or parts.scheme not in _DEFAULT_PORTS or "@" in parts.netloc or "#" in url:
         raise Trouble(f"the URL of {what} is not one that can be used")
     return parts.scheme, host, _DEFAULT_PORTS[parts.scheme] if port is None else port, parts.path
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .._base.secret import Secret
     from ._account import Account, Tokens
     from ._consent import Consent
+    from ._documents import TokenAnswer
     from ._flights import Flights
     from ._settings import OAuthSettings
     from ._store import TokenStore
@@ -142,14 +143,16 @@ class Worker:
 
     async def _refresh(self, account: Account, site: Site, tokens: Tokens, refresh: Secret) -> bool:
         """Renew; `False` where the grant is over and has been dropped."""
+        answer: TokenAnswer | None = None
         refused: Trouble | None = None
         try:
             answer = await by_refresh(self._network, site, tokens.client, refresh)
         except Trouble as trouble:
             refused = trouble.again()
-        if refused is None:
+        if answer is not None:
             await self.keeper.grant(account, site, tokens.client, answer, tokens.requested, before=tokens)
             return True
+        assert refused is not None
         if refused.passing:
             raise refused
         if refused.error_code in ("invalid_client", "unauthorized_client"):
@@ -166,14 +169,16 @@ class Worker:
         scopes = account.wanted or site.scopes_supported
         if account.grant == "client_credentials":
             before = account.tokens
+            answer: TokenAnswer | None = None
             refused: Trouble | None = None
             try:
                 answer = await by_client_credentials(self._network, site, client, scopes)
             except Trouble as trouble:
                 refused = trouble.again()
-            if refused is None:
+            if answer is not None:
                 await self.keeper.grant(account, site, client, answer, scopes, before=before)
                 return
+            assert refused is not None
             if not refused.passing and before is not None and not before.good(self._seams.unix_now()):
                 await self.keeper.drop(account, before)
             raise refused
