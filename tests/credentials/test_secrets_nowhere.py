@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CANARY = "canary-7d41b0"
+OURS = Path(afpool.__file__).parent  # a checkout may be named as the package is
 # What base64 makes of it behind any prefix, without the edges that depend on its neighbours.
 ENCODED = [base64.b64encode(b"x" * number + CANARY.encode()).decode()[4:-4] for number in range(3)]
 ISSUER = "https://login.example"
@@ -48,7 +50,7 @@ def shown(thing: Any, seen: set[int] | None = None, depth: int = 0) -> Iterator[
         own = traceback.TracebackException.from_exception(thing, capture_locals=True)
         for one in _chain(own):
             for frame in one.stack:
-                if "/afpool/" in frame.filename:
+                if Path(frame.filename).is_relative_to(OURS):
                     yield f"{frame.name}: {frame.locals}"
         for next_one in (thing.__cause__, thing.__context__):
             yield from shown(next_one, seen, depth + 1)

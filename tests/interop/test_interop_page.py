@@ -34,15 +34,20 @@ facts_of_rows = st.dictionaries(
 )
 
 
-@pytest.fixture(scope="module")
-def some_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("page") / "real-servers.md"
+def empty_page(folder: Path) -> Path:
+    place = folder / "real-servers.md"
     place.write_text(f"# Servers\n\n{page.BEGIN}\n\n{page.END}\n\nMore.\n")
     return place
 
 
-def test_a_page_without_tables_holds_nothing(some_page: Path) -> None:
-    assert page.read(some_page) == {}
+@pytest.fixture(scope="module")
+def some_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One page for all examples of a property, which is written over by each."""
+    return empty_page(tmp_path_factory.mktemp("page"))
+
+
+def test_a_page_without_tables_holds_nothing(tmp_path: Path) -> None:
+    assert page.read(empty_page(tmp_path)) == {}
 
 
 @given(facts_of_rows)
