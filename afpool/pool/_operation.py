@@ -316,6 +316,8 @@ async def _adopt(call: Call) -> None:
     """The client is not the incarnation that the tool was listed from: decide by its own fresh list."""
     actor = call.actor
     definition = call.definition
+    # Between the grant of the place and this step nobody looked whether the client still lives.
+    call.recheck("granted", gate=False)
     current = actor.machine.client
     assert current is not None
     state = current.list

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from afpool.pool import _messages as m
+from afpool.pool._actor import KeyActor
 from afpool.testing import (
     Advertise,
     Body,
@@ -430,6 +432,26 @@ async def test_a_binding_of_a_replaced_client_adopts_the_fresh_list_or_is_stale(
             await refused(tool.call(identity=ALICE), "stale-tools")
             assert w.sent() == sent
         assert lists(w) == 2, "its own fresh list, once per incarnation"
+
+
+async def test_a_client_that_is_gone_before_its_place_is_taken_up_is_said_so(monkeypatch):
+    """Whoever waits for an opening gets place and client in one step, and runs in a later one."""
+    async with world() as w:
+        tool = await w.tool()
+        await w.evict()
+        tell = KeyActor.tell
+
+        def told(actor, message):
+            tell(actor, message)
+            if type(message) is m.Opened:
+                w.pool.kill(next(iter(w.pool.openings.clients)))
+
+        monkeypatch.setattr(KeyActor, "tell", told)
+        await refused(tool.call(identity=ALICE), "client-closed")
+        monkeypatch.undo()
+        await tool.call(identity=ALICE)
+        assert w.server.executions["echo"] == 1
+        quiet(w.pool)
 
 
 async def test_an_adopted_list_counts_at_every_later_gate():
