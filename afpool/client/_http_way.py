@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._base.errors import OpenFailed
 from ..protocol import ACCEPT, ACCEPT_BOTH, CONTENT_TYPE, JSON_TYPE
-from ..transports import HttpLink, origin_of
+from ..transports import HttpLink
 from ._http_channel import HttpChannel
 from ._sse_channel import SseChannel
 
@@ -32,7 +32,7 @@ def http_channel(
     Raises:
         OpenFailed: The factory of an httpx transport raised, or gave something else.
     """
-    origin, target = origin_of(transport.url)
+    origin, target = transport.origin, transport.target
     link: HttpLink | HttpxLink
     if transport.httpx_transport is not None:
         link = _under(transport.httpx_transport, origin, settings, spawn)

@@ -18,7 +18,7 @@ import trio
 from .._base.canonical import canonical_json
 from .._base.credential import CredentialRequirement
 from ..protocol import NOTHING_DECLARED, Capabilities, Era, era_of
-from ..transports import Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
+from ..transports import Origin, Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
 from ._header_rules import name_problem, value_problem
 from ._server_requests import ServerRequests
 
@@ -100,9 +100,12 @@ class HttpTransport:
     streaming: Literal["auto", "streamable", "sse"] = attrs.field(
         default="auto", validator=attrs.validators.in_(("auto", "streamable", "sse"))
     )
+    # The URL taken apart: each opening looks at it several times, which would be a tenth of its cost.
+    _place: tuple[Origin, bytes] = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        origin, _ = origin_of(self.url)
+        object.__setattr__(self, "_place", origin_of(self.url))
+        origin = self.origin
         if self.proxy is _ENVIRONMENT:
             object.__setattr__(self, "proxy", proxy_from_env(origin, os.environ))
         if self.uds is not None:
@@ -117,9 +120,19 @@ class HttpTransport:
             raise ValueError("an httpx transport brings its own proxy, socket and TLS: configure them there")
 
     @property
+    def origin(self) -> Origin:
+        """Whom to connect to."""
+        return self._place[0]
+
+    @property
+    def target(self) -> bytes:
+        """Path and query; the query may hold a secret."""
+        return self._place[1]
+
+    @property
     def endpoint(self) -> str:
         """Transport and origin, and the way to it where it is no direct one."""
-        origin, target = origin_of(self.url)
+        origin, target = self._place
         name = f"{origin.scheme}://{origin.authority.decode()}{target.decode()}"
         if self.proxy is not None:
             name += f" through {self.proxy.url}"
@@ -132,7 +145,7 @@ class HttpTransport:
     @property
     def resource(self) -> str:
         """The server's canonical URI: origin and path, without the query, which may hold a secret."""
-        origin, target = origin_of(self.url)
+        origin, target = self._place
         path = target.partition(b"?")[0]
         return f"{origin.scheme}://{origin.authority.decode()}{path.decode()}"
 
