@@ -316,9 +316,10 @@ async def _adopt(call: Call) -> None:
     """The client is not the incarnation that the tool was listed from: decide by its own fresh list."""
     actor = call.actor
     definition = call.definition
-    # Between the grant of the place and this step nobody looked whether the client still lives.
-    call.recheck("granted", gate=False)
     current = actor.machine.client
+    if current is None or current.handle is not call.client:
+        # It went between the grant of the place and this step, when the call had no client to look at yet.
+        call.recheck("granted", gate=False)
     assert current is not None
     state = current.list
     assert state is not None
