@@ -51,6 +51,22 @@ _NO_CONNECTION: Final[dict[type[Exception], ConnectReason]] = {
 }
 
 
+class _Body(httpx.AsyncByteStream):
+    """A body in one piece. httpx's own is an async generator, which warns when a cancelled send drops it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data: bytes | None = data
+
+    def __aiter__(self) -> _Body:
+        return self
+
+    async def __anext__(self) -> bytes:
+        data, self._data = self._data, None
+        if data is None:
+            raise StopAsyncIteration
+        return data
+
+
 class HttpxLink:
     """One client's way over an httpx transport. `run` must run while it is used.
 
@@ -312,6 +328,7 @@ class HttpxExchange:
         request = httpx.Request(
             given.method.decode(), url, headers=pairs, content=given.body, extensions={"timeout": timeout}
         )
+        request.stream = _Body(given.body)
         if self._end_of_work.cancel_called:
             raise WireClosed("the exchange was closed", local=True)
         assert self._gate is not None
