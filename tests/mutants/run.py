@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def copy_tree(tree: Path, into: Path) -> None:
 def run_tests(tree: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    command += [f"--timeout={HANGS}", *tests]
+    command += [f"--timeout={HANGS}", "-rfE", "--tb=short", *tests]
     try:
         done = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
@@ -83,19 +84,26 @@ def run_tests(tree: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr)[-2000:]
 
 
-def judge(mutant: Mutant, unbroken: Path) -> tuple[str, float]:
+def killer(output: str) -> str:
+    """The test that noticed, from pytest's summary; empty where there was none to name."""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    return "" if found is None else found[1].removeprefix("tests/")
+
+
+def judge(mutant: Mutant, unbroken: Path) -> tuple[str, float, str]:
     began = time.monotonic()
     changed = applied(mutant, unbroken)
     if changed is None:
-        return "DOES NOT APPLY", 0.0
+        return "DOES NOT APPLY", 0.0, ""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = Path(folder)
         copy_tree(unbroken, tree)
         (tree / mutant.file).write_text(changed)
-        code, _ = run_tests(tree, mutant.tests)
+        code, output = run_tests(tree, mutant.tests)
     # 1: tests failed. 2 and above: interrupted, wrong usage, nothing collected; no proof of anything.
     verdict = {0: "SURVIVED", 1: "killed"}.get(code, f"NOT RUN (pytest exit {code})")
-    return verdict, time.monotonic() - began
+    by = killer(output) or ("the time limit" if code == 1 else "")
+    return verdict, time.monotonic() - began, by
 
 
 def main() -> int:
@@ -121,8 +129,8 @@ def main() -> int:
             print("the named tests do not pass on the unbroken code")
             return 2
         verdicts = pool.map(judge, mutants, [unbroken] * len(mutants))
-        for mutant, (verdict, seconds) in zip(mutants, verdicts, strict=True):
-            print(f"{mutant.name:<{width}}  {verdict:<14}  {seconds:5.1f} s", flush=True)
+        for mutant, (verdict, seconds, by) in zip(mutants, verdicts, strict=True):
+            print(f"{mutant.name:<{width}}  {verdict:<14}  {seconds:5.1f} s  {by}", flush=True)
             wrong += verdict != "killed"
     print(f"{len(mutants) - wrong} of {len(mutants)} mutants killed in {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
