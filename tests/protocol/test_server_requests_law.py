@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from afpool.protocol import (
@@ -54,6 +54,9 @@ def told(events: list[tuple[str, int]]) -> list[str]:
 
 
 @given(EVENTS)
+@example([("sent", 0), ("given_up", 0)])
+@example([("sent", 0), ("sent", 1), ("answered", 0)])
+@example([("sent", 0), ("lost", 0), ("sent", 1)])
 def test_a_request_on_a_shared_stream_belongs_to_the_only_one_that_can_have_caused_it(events):
     book: Attribution[str] = Attribution()
     known: set[int] = set()
