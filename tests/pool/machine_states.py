@@ -11,8 +11,10 @@ import marshal
 from typing import Any
 
 from actors import Reply
-from afpool.pool import _machine
 from afpool.pool import _messages as m
+from afpool.pool._key_places import ABANDONED_IN_A_ROW, TIMED_OUT_IN_A_ROW
+from afpool.pool._key_state import ClientState
+from afpool.pool._key_state import Opening as KeyOpening
 from afpool.pool._lists import ListState
 from tests.pool.machine_books import (
     CONNECTING,
@@ -83,7 +85,7 @@ def freeze(world: World) -> State:
         world.crashes,
         len(world.drains),
         world.kept,
-        machine._active,
+        machine.told_active,
     )
     # format 2 marks no shared objects: equal states give equal bytes
     return marshal.dumps((flags, openings, queue, tuple(sorted(clients))), 2)
@@ -98,17 +100,17 @@ def thaw(state: State) -> World:
     world.epoch = machine.epoch = 1
     world.closed = machine.closed = closed
     world.kick, world.crashes, world.kept = kick, crashes, kept
-    machine.paused, machine._active = paused, active
+    machine.paused, machine.told_active = paused, active
     if ghostly:
         machine.ghosts = set()
     for place, context, (told, used, evicted, from_crash), waits, held in clients:
         client = Handle(world.next_id(), CONTEXTS[context] or "")
         client.told, client.used, client.evicted, client.from_crash = told, used, evicted, from_crash
         world.clients[client.id] = client
-        known = _machine.ClientState(client.id, client.context, client)
+        known = ClientState(client.id, client.context, client)
         known.wait_for_close = waits
         # the next silence of any kind makes it suspect
-        known.abandoned, known.silent = _machine.ABANDONED_IN_A_ROW - 1, _machine.TIMED_OUT_IN_A_ROW - 1
+        known.abandoned, known.silent = ABANDONED_IN_A_ROW - 1, TIMED_OUT_IN_A_ROW - 1
         if place == 0:
             machine.client = known
             known.list = _list(world)
@@ -136,7 +138,7 @@ def thaw(state: State) -> World:
             machine.last_opening = opening.token
             opening.orphan = orphaned
         if live and not orphaned:
-            machine.opening = _machine.Opening(opening.token, fresh)
+            machine.opening = KeyOpening(opening.token, fresh)
             machine.opening.context = opening.context
     for role, listed, leaving in queue:
         asker = _asker(world, ROLES[role], LEAVING if leaving else WAITING)

@@ -17,8 +17,8 @@ from afpool._base.errors import (
     PoolClosed,
 )
 from afpool.pool import _messages as m
+from afpool.pool._key_places import ABANDONED_IN_A_ROW, TIMED_OUT_IN_A_ROW
 from afpool.pool._key_state import LeaseReturnedTwice
-from afpool.pool._machine import ABANDONED_IN_A_ROW, TIMED_OUT_IN_A_ROW
 from tests.pool.machine_books import (
     CONNECTING,
     FRESH,

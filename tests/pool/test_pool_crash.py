@@ -34,7 +34,7 @@ def crash(monkeypatch):
                 due.remove(each)
                 if after:
                     turn(self, message, reply)
-                self._torn = message
+                self.torn = message
                 raise Bug
         return turn(self, message, reply)
 
