@@ -164,7 +164,7 @@ async def test_a_post_without_an_answer_is_bounded_by_the_deadline():
         tool = await it.tool()
         it.server.on("tools/call", Hang())
         await refused(
-            tool.call({"text": "x"}, identity=ALICE, deadline=trio.current_time() + 0.2),
+            tool.call({"text": "x"}, identity=ALICE, deadline=trio.current_time() + 1),
             "deadline-exceeded",
             "in-doubt",
         )

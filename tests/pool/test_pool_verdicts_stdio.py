@@ -87,7 +87,7 @@ async def test_over_stdio(era: str, tmp_path: Path):
     }
     async with child(tmp_path, script, era, cancel_grace=0.05) as c, trio.open_nursery() as nursery:
         listed = await c.tools()
-        sibling = start(nursery, lambda: listed["sleep"].call({"seconds": 0.6}, identity=ALICE))
+        sibling = start(nursery, lambda: listed["sleep"].call({"seconds": 2.4}, identity=ALICE))
         assert (await listed["fail"].call(identity=ALICE)).is_error
         _, error = await ends(listed["error"].call(identity=ALICE))
         assert isinstance(error, afpool.ServerError)
@@ -97,7 +97,7 @@ async def test_over_stdio(era: str, tmp_path: Path):
         assert (error.code, error.delivery) == ("server-refused", "refused")
         # what cannot be read, or is the answer to nobody, is no answer: the call waits on, and is late
         for name in ("garbage", "half", "wrong", "null", "other"):
-            deadline = trio.current_time() + 0.15
+            deadline = trio.current_time() + 0.4
             _, error = await ends(listed[name].call(identity=ALICE, deadline=deadline))
             assert error is not None, name
             assert (error.code, error.delivery) == ("deadline-exceeded", "in-doubt"), name
@@ -105,7 +105,7 @@ async def test_over_stdio(era: str, tmp_path: Path):
             assert (
                 await listed["echo"].call({"after": name}, identity=ALICE)
             ).text == f'{{"after": "{name}"}}'
-        assert (await sibling.answer()).text == "slept 0.6"
+        assert (await sibling.answer()).text == "slept 2.4"
         assert c.pool.statistics().opened == 1
         assert all(c.sent(name) == 1 for name in NAMES if name not in ("echo", "big"))
         await until(lambda: not c.pool.settling)
@@ -139,18 +139,18 @@ async def test_a_line_over_the_cap(tmp_path: Path):
         trio.open_nursery() as nursery,
     ):
         listed = await c.tools()
-        sibling = start(nursery, lambda: listed["sleep"].call({"seconds": 0.5}, identity=ALICE))
+        sibling = start(nursery, lambda: listed["sleep"].call({"seconds": 1.2}, identity=ALICE))
         assert (await sent_on(c)).request_id == 4
         for name in ("echo", "nested"):
-            _, error = await ends(listed[name].call(identity=ALICE, deadline=trio.current_time() + 0.1))
+            _, error = await ends(listed[name].call(identity=ALICE, deadline=trio.current_time() + 0.4))
             assert error is not None
             assert (error.code, error.delivery) == ("deadline-exceeded", "in-doubt")
         _, error = await ends(listed["big"].call({"size": 30_000}, identity=ALICE))
         assert error is not None
         assert (error.code, error.delivery) == ("too-large", "answered")
-        assert (await sibling.answer()).text == "slept 0.5"
+        assert (await sibling.answer()).text == "slept 1.2"
         for _ in range(3):
-            _, error = await ends(listed["echo"].call(identity=ALICE, deadline=trio.current_time() + 0.1))
+            _, error = await ends(listed["echo"].call(identity=ALICE, deadline=trio.current_time() + 0.4))
             assert error is not None
             assert (error.code, error.delivery) == ("deadline-exceeded", "in-doubt")
         assert len((await listed["big"].call({"size": 1000}, identity=ALICE)).text) == 1000
@@ -199,7 +199,7 @@ async def test_late_answers_on_a_stream_are_dropped(tmp_path: Path):
     async with child(tmp_path, script, cancel_grace=0.05) as c:
         listed = await c.tools()
         _, error = await ends(
-            listed["sleep"].call({"seconds": 0.4}, identity=ALICE, deadline=trio.current_time() + 0.1)
+            listed["sleep"].call({"seconds": 0.8}, identity=ALICE, deadline=trio.current_time() + 0.5)
         )
         assert error is not None
         assert error.delivery == "in-doubt"
