@@ -48,11 +48,7 @@ def admit(key: KeyState, msg: m.Admit, reply: Reply[Any]) -> Effects | None:
     elif key.opening is not None and not _fits(msg.context, key.opening.context):
         raise other_plan()
     if msg.chain and _waits_for_itself(key, msg):
-        raise Overloaded(
-            f"{key.in_flight} of {key.limits.max_operations} places of the key are taken, one of them "
-            "by the call that this call is made from, and the next is free only after it: it would wait "
-            "for itself; nothing was sent"
-        )
+        raise _for_itself(key)
     waiting = key.waiting
     if waiting is None:
         waiting = key.waiting = {}
@@ -72,6 +68,14 @@ def _waits_for_itself(key: KeyState, msg: m.Admit) -> bool:
         msg.lease and (key.draining is not None or len(places) >= key.limits.max_operations)
     )
     return held_up and any(ticket in places for ticket in msg.chain)
+
+
+def _for_itself(key: KeyState) -> Overloaded:
+    return Overloaded(
+        f"{key.in_flight} of {key.limits.max_operations} places of the key are taken, one of them "
+        "by the call that this call is made from, and the next is free only after it: it would wait "
+        "for itself; nothing was sent"
+    )
 
 
 def _fits(bound: str | None, context: str | None) -> bool:
@@ -201,7 +205,16 @@ def drain(key: KeyState, _msg: m.Drain, reply: Reply[None]) -> Effects:
     if key.draining is None:
         key.draining = []
     key.draining.append(reply)
-    return [] if key.leases or key.ghosts is not None else _drained(key, [])
+    if not key.leases and key.ghosts is None:
+        return _drained(key, [])
+    effects: Effects = []
+    for ticket, (msg, waiter) in list((key.waiting or {}).items()):
+        # what runs does not settle before a call that it has made itself, which is not admitted before
+        if msg.chain and _waits_for_itself(key, msg):
+            assert key.waiting is not None
+            del key.waiting[ticket]
+            effects.append(Refuse(waiter, _for_itself(key)))
+    return key.stop_opening_if_alone(effects)
 
 
 def _drained(key: KeyState, effects: Effects) -> Effects:

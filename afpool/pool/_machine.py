@@ -74,8 +74,6 @@ class KeyMachine(KeyState):
         fresh.old = old
         fresh.ghosts = ghosts
         _keep_facts(fresh, self.torn)
-        for client in old.values():
-            client.wait_for_close = True
         fresh.old = old or None
         fresh.last_opening = self.last_opening
         fresh.told_active = None

@@ -1,11 +1,19 @@
-"""Walk through every order of messages that a key's machine can get, breadth first, up to a depth.
+"""Walk through every order of messages that a key's machine can get, breadth first, until nothing new is met.
 
-Run it: `python tests/pool/explore.py [--depth N] [--seconds S]`. It prints states, edges, depth and seconds;
-at a violation it prints the way there and ends with status 1.
+Run it: `python tests/pool/explore.py [--deep] [--depth N] [--seconds S]`. It prints what was walked
+through; at a violation it prints the way there and ends with status 1.
 
-The walk is complete up to its depth for a bounded world: two contexts, of which one lists through a shared
-entry, two places, four askers, three clients, one drain, one crash. Where a crash is due, every point of a
-turn is tried: in it, and after each of its effects.
+A walk is through one `Scope`: a bounded world, with so many places, askers, clients, drains and crashes at
+once. In it every state is met that any order of messages, of any length, can lead to; the depth that is
+printed is how far the last of them is from the empty key. In each state
+
+* every move is made, and where a crash is due every way to crash in it: at each line of the turn that makes a
+  difference (`machine_tears`), after each of its effects, and between two turns;
+* every late word is said, and changes nothing (`machine_late`);
+* the books are compared with the machine (`machine_books`; it says which invariants that is about);
+* and afterwards it is shown that everything ends well from there, in whichever order (`machine_ends`).
+
+`machine_states` says what is left out of a state, and why nothing is lost by it.
 """
 
 from __future__ import annotations
@@ -14,259 +22,243 @@ import argparse
 import gc
 import sys
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from afpool.pool import _messages as m
-from tests.pool.machine_books import HOLDING, NEW_TOOLS, OLD_TOOLS, PLANNING, ROLES, SETTLING, WAITING, A
-from tests.pool.machine_states import PLACES, State, freeze, thaw
-from tests.pool.machine_world import World
+from tests.pool.machine_ends import Endings, at_rest, ending
+from tests.pool.machine_late import EACH, say_all
+from tests.pool.machine_moves import MESSAGES, Move, make, may_crash, moves, shown
+from tests.pool.machine_scopes import DEEP, USUAL
+from tests.pool.machine_states import Scope, State, freeze, thaw
 
-Move = tuple[Any, ...]
+if TYPE_CHECKING:
+    from tests.pool.machine_world import World
 
-
-@attrs.frozen
-class Bounds:
-    """How much there may be at once, and how many crashes in all."""
-
-    askers: int = 4
-    clients: int = 3
-    drains: int = 1
-    crashes: int = 1
-
-
-BOUNDS = Bounds()
-
-
-# ---------------------------------------------------------------------------- moves
-
-
-def moves(world: World, bounds: Bounds = BOUNDS) -> list[Move]:
-    """What may happen next within the bounds; of things that nobody can tell apart, one."""
-    found: list[Move] = []
-    machine = world.machine
-    if world.kick:
-        found.append(("kicked",))
-    more = len(world.askers) < bounds.askers
-    if more:
-        found.extend(("admit", index) for index in range(len(ROLES)))
-    seen = set()
-    for asker in world.askers.values():
-        if asker.phase == WAITING:
-            found.append(("cancel", asker.ticket))
-            continue
-        look = (asker.phase, asker.client and asker.client.id, asker.ticket in (machine.waiting or ()))
-        if look in seen and not look[2]:
-            continue
-        seen.add(look)
-        found.append(("settle", asker.ticket))
-        if asker.phase == HOLDING:
-            found.append(("time_out", asker.ticket))
-            if more:
-                found.append(("nest", asker.ticket))
-        elif asker.phase == SETTLING:
-            found.append(("give_up", asker.ticket))
-    room = len(world.clients) < bounds.clients
-    for opening in world.openings.values():
-        if opening.phase == PLANNING:
-            found.extend(("plan", opening.token, context, wait) for context in "AB" for wait in (None, 2.0))
-        elif room:
-            found.append(("opened", opening.token))
-        found.append(("open_failed", opening.token))
-    for opening in world.overtaken.values():
-        found.extend((("forget", opening.token), ("open_failed", opening.token)))
-        if opening.phase == PLANNING:
-            found.append(("plan", opening.token, "A", None))
-        elif room:
-            found.append(("opened", opening.token))
-    for client in world.clients.values():
-        if client.told:
-            found.append(("close_done", client.id))
-        found.append(("lose", client.id))
-        found.extend(("listed", client.id, new) for new in (False, True))
-        found.append(("notice", client.id))
-    found.extend(("plan_seen", context) for context in "AB")
-    found.extend((("shared_moves", False), ("shared_moves", True), ("evict",), ("revoke",)))
-    found.append(("resume",) if machine.paused else ("pause",))
-    if len(world.drains) < bounds.drains:
-        found.append(("drain",))
-    if not world.closed:
-        found.append(("close",))
-    if world.crashes < bounds.crashes:
-        found.append(("crash",))
-    return found
-
-
-def make(world: World, move: Move) -> None:
-    """Let one thing happen."""
-    name, *rest = move
-    if name == "admit":
-        world.admit(ROLES[rest[0]])
-    elif name in ("cancel", "settle", "time_out", "give_up", "nest"):
-        getattr(world, name)(world.askers[rest[0]])
-    elif name in ("plan", "opened", "open_failed", "forget"):
-        opening = world.openings.get(rest[0]) or world.overtaken[rest[0]]
-        getattr(world, name)(opening, *rest[1:])
-    elif name in ("close_done", "lose", "notice"):
-        getattr(world, name)(world.clients[rest[0]])
-    elif name == "listed":
-        world.listed(world.clients[rest[0]], NEW_TOOLS if rest[1] else OLD_TOOLS)
-    elif name == "shared_moves":
-        world.shared_moves(ends=rest[0])
-    elif name in ("pause", "resume", "drain"):
-        world.send({"pause": m.Pause, "resume": m.Resume, "drain": m.Drain}[name]())
-    else:
-        getattr(world, name)(*rest)
-    while len(world.overtaken) > 1:  # one at a time is enough: the machine knows none of them
-        del world.overtaken[next(iter(world.overtaken))]
-
-
-# no turn of their own, or the one that ends a crash
-SILENT_MOVES = ("cancel", "forget", "crash", "kicked")
-
-
-def crashes(world: World, move: Move, effects: int) -> range:
-    """Where the actor may crash during a move: in the turn (-1), or after that many of its effects."""
-    if move[0] in SILENT_MOVES:
-        return range(0)
-    # all that the turn of a late `Opened` does is to have a client closed that nobody else knows
-    late = move[0] == "opened" and (move[1] in world.overtaken or world.openings[move[1]].orphan)
-    return range(-1, 0 if late else effects)
-
-
-def take(state: State, move: Move, crash: int | None) -> World:
-    """The world after one move, or after the crash in the middle of it."""
-    world = thaw(state)
-    world.crash_next = crash
-    make(world, move)
-    return world
-
-
-# ---------------------------------------------------------------------------- the walk
-
-
-def roots() -> list[State]:
-    """Where walks begin."""
-    empty, idle, full, replaced, overtaken = (World(PLACES) for _ in range(5))
-
-    def opens(world: World) -> None:
-        (opening,) = world.openings.values()
-        world.plan(opening, "A")
-        world.opened(opening)
-
-    for world in (idle, full, replaced):
-        first = world.admit(A)
-        opens(world)
-        if world is idle:
-            world.settle(first)
-    full.admit(A)
-    full.admit(A)
-    # a client that is still used, and the one that came after it
-    replaced.lose(next(iter(replaced.clients.values())))
-    replaced.admit(A)
-    opens(replaced)
-    # an opening that was cancelled and does not know yet, and the next one, as far as the first
-    asker = overtaken.admit(A)
-    overtaken.plan(next(iter(overtaken.openings.values())), "A")
-    overtaken.cancel(asker)
-    overtaken.settle(asker)
-    overtaken.admit(A)
-    overtaken.plan(next(iter(overtaken.openings.values())), "A")
-    return [freeze(world) for world in (empty, idle, full, replaced, overtaken)]
-
-
-@attrs.define
-class Walk:
-    """What a walk has seen."""
-
-    states: int = 0
-    edges: int = 0
-    depth: int = 0
-    finished: int = 0
-    crashed: int = 0
-    seconds: float = 0.0
-    per_move: dict[str, int] = attrs.field(factory=dict)
+Step = tuple[Move, int | None]
 
 
 class Violation(AssertionError):
     """The way to a broken invariant."""
 
 
-def explore(depth: int, *, seconds: float = float("inf"), finish_every: int = 4) -> Walk:
-    """Walk to a depth, or until the time is up.
+@attrs.define
+class Walk:
+    """What a walk has seen.
+
+    Attributes:
+        scope: What it went through.
+        states: How many it met.
+        edges: Turns (and crashes between turns) that were made from them.
+        depth: How many moves the farthest state, of those that were gone on from, is away from the beginning.
+        complete: Whether no state is left that was not gone on from.
+        torn: Crashes at a line of a turn.
+        cut: Crashes after so many of the effects of a turn.
+        between: Crashes between two turns.
+        late: Late words that were said.
+        endings: Moves by which something ends, in the graph of all endings.
+        moves: Edges by the name of the move.
+        seconds: How long it took.
+    """
+
+    scope: Scope
+    states: int = 0
+    edges: int = 0
+    depth: int = 0
+    complete: bool = False
+    torn: int = 0
+    cut: int = 0
+    between: int = 0
+    late: int = 0
+    endings: int = 0
+    moves: Counter[str] = attrs.field(factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def messages(self) -> Counter[str]:
+        """Turns by the message that they were about, late words included."""
+        found: Counter[str] = Counter()
+        for name, times in self.moves.items():
+            if name in MESSAGES:
+                found[MESSAGES[name]] += times
+        for message in EACH:
+            found[type(message).__name__] += self.states
+        return found
+
+
+class Explorer:
+    """One walk.
 
     Args:
-        depth: Moves from a root.
-        seconds: When to stop; the depth in the answer is then the last one that was complete.
-        finish_every: Of how many new states one is driven to its end, where nothing may be left.
+        scope: Through what.
+        seen: To gather the lines of turns that are run, by file and number; it is slow.
     """
-    began = time.perf_counter()
-    walk = Walk()
-    collecting = gc.isenabled()
-    gc.disable()  # worlds hold no cycles, and a walk makes nothing but worlds
-    try:
-        _walk(walk, depth, began + seconds, finish_every)
-    finally:
-        if collecting:
-            gc.enable()
-    walk.seconds = time.perf_counter() - began
-    return walk
 
+    def __init__(self, scope: Scope, seen: set[tuple[str, int]] | None = None) -> None:
+        self.walk = Walk(scope)
+        self._scope = scope
+        self._seen = seen
+        self._number: dict[State, int] = {}
+        self._came: list[tuple[int, Step] | None] = []
+        self._onward: list[State] = []
+        self._endings = Endings()
 
-def _walk(walk: Walk, depth: int, until: float, finish_every: int) -> None:
-    came: dict[State, tuple[State, Move, int | None] | None] = dict.fromkeys(roots())
-    level = list(came)
-    onward: list[State] = []
+    def run(self, depth: float = float("inf"), seconds: float = float("inf")) -> Walk:
+        """Walk until nothing new is met, or to a depth, or for so long.
 
-    def step(state: State, move: Move, crash: int | None) -> int:
+        Raises:
+            Violation: An invariant does not hold; the text is the way there.
+        """
+        began = time.process_time()
+        walk = self.walk
+        collecting = gc.isenabled()
+        gc.disable()  # worlds hold no cycles, and a walk makes nothing but worlds
         try:
-            world = take(state, move, crash)
+            world = self._scope.world()
+            self._met(freeze(world), None)
+            level, self._onward = self._onward, []
+            while level and walk.depth < depth and time.process_time() - began < seconds:
+                for number, state in enumerate(level):
+                    self._go_on(state)
+                    if not number % 64 and time.process_time() - began > seconds:
+                        self._onward = level[number + 1 :] + self._onward
+                        break
+                else:
+                    walk.depth += 1
+                level, self._onward = self._onward, []
+            walk.complete = not level
+            while level:  # to see that all ends well from those, too
+                for state in level:
+                    self._end(state)
+                level, self._onward = self._onward, []
+            walk.endings = len(self._endings)
+            if stuck := self._endings.circle(len(self._came)):
+                raise Violation(self._story(stuck[0], None, "I7: what is under way may go on for ever"))
+        finally:
+            if collecting:
+                gc.enable()
+            walk.seconds = time.process_time() - began
+        return walk
+
+    # ------------------------------------------------------------------ from one state
+
+    def _go_on(self, state: State) -> None:
+        here = thaw(state, self._scope)
+        assert freeze(here) == state, "a world was not made from its state as it was"
+        number = self._number[state]
+        found = moves(here, self._scope)
+        ends = self._ends(here, found, number)
+        crashing = may_crash(here, self._scope)
+        for move in found:
+            if move[0] != "late_opened":
+                after, leads_to = self._step(state, number, (move, None), watching=crashing)
+                if move in ends:
+                    self._endings.add(number, leads_to)
+            if crashing and move[0] != "crash":
+                if move[0] == "late_opened":
+                    self._step(state, number, (move, -1))
+                    continue
+                for tear in after.tears:
+                    self._step(state, number, (move, tear))
+                for cut in range(after.effects):
+                    self._step(state, number, (move, cut))
+        self._say_late_words(state, number)
+
+    def _ends(self, here: Any, found: list[Move], number: int) -> list[Move]:
+        ends = ending(here, found)
+        if not ends:
+            try:
+                at_rest(here)
+            except AssertionError as error:
+                raise Violation(self._story(number, None, f"at the end of all: {error}")) from error
+        return ends
+
+    def _end(self, state: State) -> None:
+        here = thaw(state, self._scope)
+        number = self._number[state]
+        for move in self._ends(here, moves(here, self._scope), number):
+            _, leads_to = self._step(state, number, (move, None))
+            self._endings.add(number, leads_to)
+
+    def _step(self, state: State, number: int, step: Step, *, watching: bool = False) -> tuple[World, int]:
+        move, crash = step
+        world = thaw(state, self._scope)
+        world.crash_next = crash
+        world.watching = watching or self._seen is not None
+        world.seen = self._seen
+        walk = self.walk
+        try:
+            make(world, move)
             found = freeze(world)
-            effects = world.effects
-            walk.edges += 1
-            walk.crashed += crash is not None
-            walk.per_move[move[0]] = walk.per_move.get(move[0], 0) + 1
-            if found not in came:
-                came[found] = (state, move, crash)
-                walk.states = len(came)
-                onward.append(found)
-                if len(came) % finish_every == 0:
-                    walk.finished += 1
-                    world.finish()
+            leads_to = self._number.get(found)
+            if leads_to is None:
+                world.check()
+                leads_to = self._met(found, (number, step))
         except Exception as error:
-            raise Violation(_story(came, state, move, crash, error)) from error
-        return effects
+            raise Violation(self._story(number, step, f"{type(error).__name__}: {error}")) from error
+        walk.edges += 1
+        walk.moves[move[0]] += 1
+        if crash is None:
+            walk.between += move[0] == "crash"
+        elif crash < 0:
+            walk.torn += 1
+        else:
+            walk.cut += 1
+        return world, leads_to
 
-    while level and walk.depth < depth:
-        for state in level:
-            here = thaw(state)
-            for move in moves(here):
-                effects = step(state, move, None)
-                if not here.crashes:
-                    for crash in crashes(here, move, effects):
-                        step(state, move, crash)
-            if time.perf_counter() > until:
-                return
-        level, onward = onward, []
-        walk.depth += 1
+    def _say_late_words(self, state: State, number: int) -> None:
+        world = thaw(state, self._scope)
+        world.seen = self._seen
+        try:
+            self.walk.late += say_all(world)
+            if not world.kick:
+                assert freeze(world) == state, "late words have changed something"
+            world.check()
+        except Exception as error:
+            raise Violation(self._story(number, None, f"{type(error).__name__}: {error}")) from error
+
+    # ------------------------------------------------------------------ what was met
+
+    def _met(self, state: State, came: tuple[int, Step] | None) -> int:
+        number = self._number[state] = len(self._came)
+        self._came.append(came)
+        self._onward.append(state)
+        self.walk.states += 1
+        return number
+
+    @property
+    def met(self) -> set[State]:
+        """Every state that was met."""
+        return set(self._number)
+
+    def _story(self, number: int, last: Step | None, what: str) -> str:
+        way = [] if last is None else [last]
+        back = self._came[number]
+        while back is not None:
+            number, step = back
+            way.append(step)
+            back = self._came[number]
+        lines = [f"{self._scope.name}: {what}"]
+        for move, crash in reversed(way):
+            at = (
+                ""
+                if crash is None
+                else f"  crash at line {-crash}"
+                if crash < 0
+                else f"  crash after effect {crash}"
+            )
+            lines.append(f"  {shown(move)}{at}")
+        return "\n".join(lines)
 
 
-def _story(came: dict[State, Any], state: State, move: Move, crash: int | None, error: Exception) -> str:
-    way = [(move, crash)]
-    back = came[state]
-    while back is not None:
-        way.append(back[1:])
-        back = came[back[0]]
-    lines = [
-        f"  {' '.join(map(str, step))}{'' if at is None else f'  crash at {at}'}"
-        for step, at in reversed(way)
-    ]
-    return "\n".join([f"{type(error).__name__}: {error}", *lines])
+def explore(scope: Scope, depth: float = float("inf"), seconds: float = float("inf")) -> Walk:
+    """Walk through a scope; see `Explorer.run`."""
+    return Explorer(scope).run(depth, seconds)
 
 
 def main() -> int:
@@ -274,20 +266,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--depth", type=int, default=5, help="moves from a root (default %(default)s)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--deep", action="store_true", help="wider worlds, some of them for hours")
+    parser.add_argument("--only", help="the one scope of this name")
+    parser.add_argument("--depth", type=int, default=float("inf"), help="no more moves from the empty key")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop each walk after so long")
     options = parser.parse_args()
-    try:
-        walk = explore(options.depth, seconds=options.seconds)
-    except Violation as violation:
-        print(violation)
-        return 1
+    total: Counter[str] = Counter()
+    messages: Counter[str] = Counter()
+    for scope in (*USUAL, *(DEEP if options.deep else ())):
+        if options.only not in (None, scope.name):
+            continue
+        try:
+            walk = explore(scope, options.depth, options.seconds)
+        except Violation as violation:
+            print(violation)
+            return 1
+        whole = "complete" if walk.complete else "cut short"
+        print(
+            f"{scope.name}: {walk.states} states, {walk.edges} edges, depth {walk.depth}, {whole}, "
+            f"{walk.seconds:.1f} s",
+            flush=True,
+        )
+        for name in ("states", "edges", "torn", "cut", "between", "late", "endings"):
+            total[name] += getattr(walk, name)
+        messages += walk.messages
     print(
-        f"{walk.states} states, {walk.edges} edges, depth {walk.depth}, {walk.seconds:.1f} s; "
-        f"{walk.crashed} crashes in a turn, {walk.finished} states driven to their end"
+        f"{total['states']} states, {total['edges']} edges; crashes: {total['torn']} at a line of a turn, "
+        f"{total['cut']} among its effects, {total['between']} between turns; {total['late']} late words; "
+        f"{total['endings']} endings, all of which lead to rest"
     )
-    for name, times in sorted(walk.per_move.items(), key=lambda pair: -pair[1]):
-        print(f"  {times:9} {name}")
+    print("turns by message:", ", ".join(f"{name} {times}" for name, times in messages.most_common()))
     return 0
 
 

@@ -2,9 +2,15 @@
 
 `Books` never believes the machine: who asked, who holds a place on which client and who still owes its
 `Settle`; which clients exist, which were told to close; which openings run and which were cancelled and have
-not noticed; which drains are unanswered. `machine_world` writes it, `check` is run after every turn.
+not noticed; which drains are unanswered. `machine_world` writes it, `check` is run in every state.
 
-A failed check names the invariant of `afpool.pool._machine` that was broken, where it has a name.
+A failed check names the invariant that was broken, where it has a name. Of `docs/invariants.md` these are
+the machine's own part, checked here: I1 and I12 (a place is granted on the live client and under its
+context only, M1), I2 (nobody is granted anything on a closed key or under an epoch that is over, and
+whoever waits under one is refused in that turn), I4, I5 (nobody waits or is granted under a list that was
+received and differs), I6 (a snapshot holds numbers and nothing else), I7, I8, I10 (whoever is refused in
+here has sent nothing, and is told so). I9 and I11 are about the end of everything, which `machine_ends`
+looks at. I3 is no business of the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ PLANNING, CONNECTING = "planning", "connecting"
 
 @attrs.frozen
 class Role:
-    """One kind of asker: a call bound to a context and a list, or a list ask."""
+    """One kind of asker: a call bound to a context and a list, a call of no list, or a list ask."""
 
     name: str
     lease: bool = True
@@ -39,22 +45,28 @@ class Role:
 
 A = Role("call of A", context="A", list="own")
 B = Role("call of B", context="B", list="shared")
+BOUND = Role("call of a bound server of A", context="A")
 LISTS = Role("list", lease=False)
+LISTS_B = Role("list for B", lease=False, context="B")
 FRESH = Role("refresh", lease=False, fresh=True)
-ROLES = (A, B, LISTS, FRESH)
+ROLES = (A, B, LISTS, FRESH, LISTS_B, BOUND)
 
 
-@attrs.frozen
 class Tools:
-    """Stands for a catalog: the machine looks at the digest and at what a name shows."""
+    """Stands for a catalog: the machine looks at the digest, and at what the one name in it shows."""
 
-    digest: str
+    __slots__ = ("digest", "tool")
+
+    def __init__(self, digest: str, tool: Tools | None = None) -> None:
+        self.digest = digest
+        self.tool = self if tool is None else tool
 
     def get(self, _name: str) -> Tools:
-        return self
+        return self.tool
 
 
 OLD_TOOLS, NEW_TOOLS = Tools("old"), Tools("new")
+OTHER_TOOLS = Tools("other", tool=OLD_TOOLS)  # another list, which shows the same tool
 
 
 class Handle:
@@ -78,10 +90,12 @@ class Asker:
 
     __slots__ = ("client", "from_crash", "message", "phase", "reply", "role", "ticket")
 
-    def __init__(self, role: Role, message: m.Admit, reply: Reply[Any], phase: str = WAITING) -> None:
+    def __init__(
+        self, role: Role, ticket: int, message: m.Admit | None, reply: Reply[Any], phase: str = WAITING
+    ) -> None:
         self.role = role
+        self.ticket = ticket
         self.message = message
-        self.ticket = message.ticket
         self.reply = reply
         self.phase = phase
         self.client: Handle | None = None
@@ -101,10 +115,6 @@ class Opening:
         self.phase = phase
         self.context = context
         self.orphan = False  # the actor crashed since
-
-
-class Crash(Exception):
-    """What a broken turn raises."""
 
 
 class Books:
@@ -137,17 +147,30 @@ class Books:
         self.kick = False
         self.crashes = 0
         self.epoch = 0
-        self.closed = False
+        self.closed = self.paused = False  # by the last word of an operator
         self.pings = 0
 
     def holders(self, client: Handle) -> list[Asker]:
         return [a for a in self.askers.values() if a.client is client and a.phase != WAITING]
 
+    def outdated(self, admit: m.Admit) -> bool:
+        """Whether what an ask stands on is over: its epoch, or the list that it was bound by."""
+        if admit.epoch is not None and admit.epoch != self.machine.epoch:
+            return True
+        listed = admit.list
+        if listed is None or admit.tool is None or admit.digest is None:
+            return False
+        if self.limits.recheck_lists:
+            return not listed.shows(admit.tool, admit.digest)
+        return listed.generation != admit.generation
+
     def check_grant(self, asker: Asker, value: object) -> None:
         assert asker.phase in (WAITING, LEAVING), "an ask was answered twice"
         machine = self.machine
         client = machine.client
-        assert not self.closed, "a closed key granted"
+        assert not self.closed, "I2: a closed key granted"
+        assert asker.message is not None
+        assert not self.outdated(asker.message), "I2, I5: granted on ground that is gone"
         assert client is not None, "M1: granted without a live client"
         assert client.handle is value, "M1: granted on another client"
         assert asker.role.context in (None, client.context), "M1: granted to a waiter of another context"
@@ -181,14 +204,16 @@ class Books:
         )
         assert held <= leases.keys() | ghosts, "I4: the place of a holder is not counted"
         assert leases.keys() | ghosts <= held | leaving, "I4: a place that nobody will give back"
-        assert not leases.keys() & ghosts
+        assert not leases.keys() & ghosts, "I4: a place is held twice"
         counts: dict[int, int] = {}
         for ticket, state in leases.items():
             assert state is client or state.id in old, "a place on a forgotten client"
-            assert state.handle is self.askers[ticket].client
+            assert state.handle is self.askers[ticket].client, "I4: a place is filed on another client"
             counts[state.id] = counts.get(state.id, 0) + 1
         for state in [*([] if client is None else [client]), *old.values()]:
-            assert state.leases == counts.get(state.id, 0) or ghosts or state.handle.from_crash
+            right = state.leases == counts.get(state.id, 0) or ghosts or state.handle.from_crash
+            assert right, "I4: a client miscounts its places"
+        assert old.keys() <= self.clients.keys(), "I11: a client that is gone is waited for"
         # M3: whoever is no longer the key's and unused was told to close
         for handle in self.clients.values():
             current = client is not None and client.handle is handle
@@ -210,15 +235,17 @@ class Books:
             plan = self.openings[machine.opening.token].context
             for admit, _ in waiting.values():
                 assert plan is None or admit.context in (None, plan), "a waiter of another plan waits on"
-            assert client is None
+            assert client is None, "I8: an opening is waited for beside a live client"
         else:
             assert all(o.orphan and self.kick for o in self.openings.values()), (
                 "an opening for nobody goes on"
             )
         if self.closed:
-            assert machine.closed
+            assert machine.closed, "I2: a closed key is open again"
             assert not waiting, "a closed key lets somebody wait"
-            assert client is None
+            assert client is None, "a closed key keeps its client"
+        for admit, _ in waiting.values():
+            assert not self.outdated(admit), "I2, I5: waits on ground that is gone"
         if waiting:
             self._check_blocked(waiting, leases)
         if machine.ghosts is not None and not self.kick:
@@ -226,8 +253,11 @@ class Books:
             assert ghosts or all(state.handle.told for state in old.values()), (
                 "M4: an old client is not closed"
             )
+        shown = machine.snapshot().values()
+        assert all(value is None or type(value) in (bool, int) for value in shown), "I6: a snapshot tells"
         # a binding's epoch, and whether the key has something to live for
         assert machine.epoch == self.epoch, "the epoch moved by itself"
+        assert machine.paused == self.paused, "a pause was lost, or its end"
         alive = bool(
             client
             or machine.opening
@@ -251,6 +281,4 @@ class Books:
         for admit, _ in waiting.values():
             assert admit.lease, "I7: a list ask waits though there is a client"
             assert admit.context in (None, client.context), "a waiter of another context waits on"
-            stale = admit.list is not None and admit.list.generation != admit.generation
-            assert not stale, "a waiter whose list has changed waits on"
         assert full or machine.paused or self.drains, "I7: waits though a place is free"

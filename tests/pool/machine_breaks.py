@@ -45,7 +45,6 @@ def break_machine(monkeypatch: pytest.MonkeyPatch, file: str, good: str, bad: st
             part = home.rpartition(".")[2] if isinstance(home, str) else ""
             if isinstance(value, type) and part in made and home == f"{_machine.__package__}.{part}":
                 monkeypatch.setattr(user, name, getattr(made[part], value.__name__))
-    monkeypatch.setattr(machine_world, "_machine", made["_machine"])
 
 
 BREAKS = {
@@ -251,7 +250,65 @@ BREAKS = {
     ),
     "a call waits for itself": (
         "_key_places",
-        "if msg.chain and _waits_for_itself(key, msg):",
+        "if msg.chain and _waits_for_itself(key, msg):\n        raise",
+        "if False:\n        raise",
+    ),
+    "a client is given up before it is filed among the old ones": (
+        "_key_state",
+        "self.old[client.id] = client\n        self.client = None",
+        "self.client = None\n        self.old[client.id] = client",
+    ),
+    "a drain lets a call wait for itself": (
+        "_key_places",
+        "effects.append(Refuse(waiter, _for_itself(key)))",
+        "key.waiting[ticket] = (msg, waiter)",
+    ),
+    "a binding of before a revocation is admitted": (
+        "_key_places",
+        "if msg.epoch is not None and msg.epoch != key.epoch:",
         "if False:",
+    ),
+    "a late client stays open": (
+        "_key_clients",
+        'return [m.CloseClient(msg.handle, "nobody waits for it")]',
+        "return []",
+    ),
+    "an eviction lets the next opening begin at once": ("_key_clients", "wait_for_close=True, ", ""),
+    "a crash ends a pause": ("_machine", "fresh.paused = self.paused", "pass"),
+    "a crash in the middle of a pause loses it": (
+        "_machine",
+        "fresh.paused = isinstance(torn, m.Pause)",
+        "pass",
+    ),
+    "a crash in the middle of closing loses it": ("_machine", "        fresh.closed = True", "        pass"),
+    "a crash in the middle of an abandonment leaves the place taken": (
+        "_machine",
+        "if torn.final:\n            fresh.ghosts.discard(torn.ticket)",
+        "if torn.final:\n            pass",
+    ),
+    "a crash in the middle of a client's end waits for it for ever": (
+        "_machine",
+        "fresh.old.pop(torn.client_id, None)",
+        "pass",
+    ),
+    "the successor admits at once": (
+        "_machine",
+        "        fresh.told_active = None\n",
+        "        fresh.told_active = None\n        fresh.ghosts = None\n",
+    ),
+    "a refresh waits out a back-off": (
+        "_key_clients",
+        "held_off = None if opening.fresh else msg.retry_after",
+        "held_off = msg.retry_after",
+    ),
+    "a list that shows the same tool makes its waiters stale": (
+        "_key_clients",
+        "if key.limits.recheck_lists:",
+        "if False:",
+    ),
+    "a full queue takes more": (
+        "_key_places",
+        "if len(waiting) >= key.limits.max_waiting:",
+        "if len(waiting) > key.limits.max_waiting:",
     ),
 }

@@ -1,14 +1,36 @@
-"""States of a world as bytes, without names, and worlds made from them.
+"""States of a world as bytes, reduced to what can make a difference, and worlds made from them.
 
-A state is the machine and the books with all names taken away: clients carry their holders and are sorted,
-waiters stand in their order, counters that nothing decides by are left out. So two histories that nobody can
-tell apart are one state. `freeze(thaw(state)) == state`.
+Two histories are one state if the machine, and whoever watches it, cannot tell what may follow on them. What
+is left out, and why that leaves no order of messages out:
+
+* **Names.** Ids are never used twice and only ever compared with one another; so clients are written down
+  with their holders and sorted, waiters in their order, and `thaw` gives names of its own.
+* **Whom the machine does not know**: openings that were cancelled and do not know yet, clients whose closing
+  it was told of or that it never took, askers whom it has answered or refused. All that they can do is to
+  send late messages. Such messages are possible at any time, so they are tried in every state, and must
+  change nothing (`machine_late`).
+* **What the machine cannot see.** It never reads a reply, so it does not know whether a waiter still listens:
+  leaving (`cancel`) commutes with everything, and only the `Settle` of it is a move. And whether a holder
+  works, or has given up and lets its request settle, is not told apart: whoever holds a place may say at any
+  time what either may say. The same goes for a holder that was cancelled before it learned of its place.
+* **What nothing decides by**: whether a call that is bound by no list in force never was bound by one; the
+  context and the list of a client that is no longer the key's; what a crashed machine had counted on its
+  clients, and whether an opening was to wait for them (it waits for all); how many silences were counted in
+  a row (the next one of any kind makes a client suspect, see `test_machine_suspicion` for the counting);
+  the number of an epoch, beside whether a waiter's is over.
+
+The third point asks for more than can happen, never for less. `test_machine_reduced` walks at random without
+any of this, and finds each state that it meets among the reduced ones.
+
+`freeze(thaw(state)) == state`.
 """
 
 from __future__ import annotations
 
 import marshal
 from typing import Any
+
+import attrs
 
 from actors import Reply
 from afpool.pool import _messages as m
@@ -19,139 +41,207 @@ from afpool.pool._lists import ListState
 from tests.pool.machine_books import (
     CONNECTING,
     HOLDING,
-    LEAVING,
     OLD_TOOLS,
     PLANNING,
     ROLES,
-    SETTLING,
-    WAITING,
     A,
     Asker,
-    B,
     Handle,
     Opening,
+    Role,
 )
 from tests.pool.machine_world import World
 
-PLACES = 2
-PHASES = (WAITING, LEAVING, HOLDING, SETTLING)
-OPENING_PHASES = (PLANNING, CONNECTING)
 CONTEXTS = (None, "A", "B")
+TAKEN: Reply[Any] = Reply()  # whoever holds a place has read its reply
+TAKEN.set(None)
+LIVE, OLD, UNKNOWN = range(3)
+KINDS = {(role.lease, role.context, role.fresh): role for role in ROLES}
 
 State = bytes
 
 
+@attrs.frozen
+class Scope:
+    """How much there is in a world that is walked through.
+
+    Attributes:
+        name: What it is called.
+        places: `max_operations`.
+        askers: Who may ask or hold at once.
+        clients: Incarnations at once, those that still close included.
+        drains: Drains at once.
+        crashes: How often the actor may crash.
+        roles: What may be asked.
+        max_waiting: As the limit of a key.
+        recheck_lists: Likewise.
+        contexts: What plans may say.
+    """
+
+    name: str = "two places"
+    places: int = 2
+    askers: int = 4
+    clients: int = 3
+    drains: int = 1
+    crashes: int = 1
+    roles: tuple[Role, ...] = ROLES
+    max_waiting: int = 256
+    recheck_lists: bool = False
+    contexts: str = "AB"
+
+    def world(self) -> World:
+        """An empty one."""
+        return World(self.places, self.max_waiting, recheck_lists=self.recheck_lists)
+
+
+# ---------------------------------------------------------------------------- to bytes
+
+
 def freeze(world: World) -> State:
-    """The state without names."""
+    """The state; the machine's account and the books', wherever a check compares them."""
     machine = world.machine
     waiting, leases, old = machine.waiting or {}, machine.leases or {}, machine.old or {}
+    live = machine.client
+    inner: dict[int, int] = {}  # holder -> calls of its own that wait
+    for admit, _ in waiting.values():
+        for ticket in admit.chain:
+            inner[ticket] = inner.get(ticket, 0) + 1
+    holders: dict[int, list[tuple[bool, int, int]]] = {}
+    for ticket, asker in world.askers.items():
+        if asker.client is not None and ticket not in waiting:
+            place = (ticket not in leases, inner.get(ticket, 0), ticket)
+            holders.setdefault(asker.client.id, []).append(place)
     clients = []
-    for client in world.clients.values():
-        held = sorted(
-            (PHASES.index(asker.phase), asker.ticket in leases, asker.from_crash)
-            for asker in world.askers.values()
-            if asker.client is client and asker.phase != WAITING
-        )
-        place = (
-            0
-            if machine.client is not None and machine.client.handle is client
-            else 1 + (client.id not in old)
-        )
-        flags = (client.told, client.used, client.evicted, client.from_crash)
-        waits = client.id in old and old[client.id].wait_for_close
-        clients.append((place, CONTEXTS.index(client.context), flags, waits, tuple(held)))
-    own = None if machine.client is None else machine.client.list
-    queue = tuple(
-        (
-            ROLES.index(world.askers[ticket].role),
-            0 if admit.list is None else 1 if admit.list is own else 2 if admit.list is world.shared else 0,
-            world.askers[ticket].phase == LEAVING,
-        )
-        for ticket, (admit, _) in waiting.items()
-    )
-    openings = tuple(
-        (live, OPENING_PHASES.index(opening.phase), CONTEXTS.index(opening.context))
-        for live, group in ((True, world.openings), (False, world.overtaken))
-        for opening in group.values()
-    )
+    for id_, client in world.clients.items():
+        known = live if live is not None and live.id == id_ else old.get(id_)
+        held = holders.get(id_, [])
+        if known is None:
+            if client.told and not held:
+                continue
+            clients.append((UNKNOWN, 0, client.told, client.evicted, client.from_crash, False, 0, held))
+            continue
+        context = CONTEXTS.index(client.context) if known is live else 0
+        counted = 0 if client.from_crash else known.leases
+        waits = known.wait_for_close and machine.ghosts is None
+        clients.append(
+            (
+                OLD if known is not live else LIVE,
+                context, client.told, client.evicted, client.from_crash, waits, counted, held,
+            )
+        )  # fmt: skip
+    if inner or len(clients) > 1:
+        for client in clients:
+            client[-1].sort()
+        clients.sort(key=_without_names)
+    where = {}
+    if inner:
+        for at, client in enumerate(clients):
+            for number, (_, _, ticket) in enumerate(client[-1]):
+                where[ticket] = 1 + at * 8 + number
+    own = None if live is None else live.list
+    queue = []
+    for ticket, (admit, _) in waiting.items():
+        bound = admit.list
+        listed = 1 if bound is own and bound is not None else 2 if bound is world.shared else 0
+        inside = where.get(admit.chain[0], 0) if admit.chain else 0
+        known = ticket in world.askers
+        queue.append((known, admit.lease, admit.context, admit.fresh, listed, inside, world.outdated(admit)))
     opening = machine.opening
+    openings = [
+        (opening is not None and token == opening.token, token == machine.last_opening, each.orphan)
+        for token, each in world.openings.items()
+    ]
+    planned = None if opening is None else (CONTEXTS.index(opening.context), opening.fresh)
     flags = (
-        machine.closed,
-        machine.paused,
-        machine.ghosts is not None,
-        any(opening.orphan for opening in world.openings.values()),
-        None if opening is None else opening.fresh,
-        world.kick,
-        world.crashes,
-        len(world.drains),
-        world.kept,
-        machine.told_active,
-    )
+        machine.closed, world.closed, machine.paused, world.paused, machine.ghosts is not None,
+        world.kick, world.kept, machine.told_active, world.crashes,
+        len(world.drains), len(machine.draining or ()), machine.epoch - world.epoch,
+        len(world.askers), machine.in_flight, len(old),
+    )  # fmt: skip
+    places = [(*client[:-1], tuple([place[:2] for place in client[-1]])) for client in clients]
     # format 2 marks no shared objects: equal states give equal bytes
-    return marshal.dumps((flags, openings, queue, tuple(sorted(clients))), 2)
+    return marshal.dumps((flags, planned, openings, queue, places), 2)
 
 
-def thaw(state: State) -> World:
+def _without_names(client: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*client[:-1], [place[:2] for place in client[-1]])
+
+
+# ---------------------------------------------------------------------------- from bytes
+
+
+def thaw(state: State, scope: Scope) -> World:
     """A world in this state, with names of its own, always the same ones."""
-    flags, openings, queue, clients = marshal.loads(state)
-    closed, paused, ghostly, orphaned, fresh, kick, crashes, drains, kept, active = flags
-    world = World(PLACES)
+    flags, planned, openings, queue, clients = marshal.loads(state)
+    (
+        closed, _, paused, _, ghostly, kick, kept, told_active, crashes, drains, _, _, _, _, _,
+    ) = flags  # fmt: skip
+    world = scope.world()
+    world.checking = False
     machine = world.machine
     world.epoch = machine.epoch = 1
     world.closed = machine.closed = closed
+    world.paused = machine.paused = paused
     world.kick, world.crashes, world.kept = kick, crashes, kept
-    machine.paused, machine.told_active = paused, active
+    machine.told_active = told_active
     if ghostly:
         machine.ghosts = set()
-    for place, context, (told, used, evicted, from_crash), waits, held in clients:
-        client = Handle(world.next_id(), CONTEXTS[context] or "")
-        client.told, client.used, client.evicted, client.from_crash = told, used, evicted, from_crash
+    holders: dict[int, int] = {}
+    for at, (place, context, told, evicted, from_crash, waits, _, held) in enumerate(clients):
+        client = Handle(world.next_id(), CONTEXTS[context] or "A")
+        client.told, client.evicted, client.from_crash = told, evicted, from_crash
+        client.used = True
         world.clients[client.id] = client
         known = ClientState(client.id, client.context, client)
         known.wait_for_close = waits
         # the next silence of any kind makes it suspect
         known.abandoned, known.silent = ABANDONED_IN_A_ROW - 1, TIMED_OUT_IN_A_ROW - 1
-        if place == 0:
+        if place == LIVE:
             machine.client = known
             known.list = _list(world)
-        elif place == 1:
+        elif place == OLD:
             machine.old = machine.old or {}
             machine.old[client.id] = known
-        for phase, leased, old in held:
-            asker = _asker(world, A if client.context == "A" else B, PHASES[phase])
-            asker.client, asker.from_crash = client, old
-            if phase == PHASES.index(LEAVING):
-                asker.reply.abandon()
+        for number, (ghost, _) in enumerate(held):
+            ticket = world.next_id()
+            asker = world.askers[ticket] = Asker(A, ticket, None, TAKEN, HOLDING)
+            asker.client = client
+            holders[1 + at * 8 + number] = ticket
+            if ghost:
+                asker.from_crash = True
+                if machine.ghosts is not None:
+                    machine.ghosts.add(ticket)
             else:
-                asker.reply.set(client)
-            if leased:
                 machine.leases = machine.leases or {}
-                machine.leases[asker.ticket] = known
+                machine.leases[ticket] = known
                 known.leases += 1
-            else:
-                assert machine.ghosts is not None
-                machine.ghosts.add(asker.ticket)
-    for live, phase, context in openings:
-        opening = Opening(world.next_id(), OPENING_PHASES[phase], CONTEXTS[context])
-        (world.openings if live else world.overtaken)[opening.token] = opening
-        if live:
+    for wanted, last, orphan in openings:
+        context = CONTEXTS[planned[0]] if wanted else "A"
+        opening = Opening(world.next_id(), PLANNING if context is None else CONNECTING, context)
+        world.openings[opening.token] = opening
+        opening.orphan = orphan
+        if last:
             machine.last_opening = opening.token
-            opening.orphan = orphaned
-        if live and not orphaned:
-            machine.opening = KeyOpening(opening.token, fresh)
-            machine.opening.context = opening.context
-    for role, listed, leaving in queue:
-        asker = _asker(world, ROLES[role], LEAVING if leaving else WAITING)
-        asker.message.list = (None, machine.client and machine.client.list, world.shared)[listed]
-        asker.message.generation = 0 if asker.message.list is None else asker.message.list.generation
-        if leaving:
-            asker.reply.abandon()
-        machine.waiting = machine.waiting or {}
-        machine.waiting[asker.ticket] = (asker.message, asker.reply)
+        if wanted:
+            machine.opening = KeyOpening(opening.token, planned[1])
+            machine.opening.context = context
+    if queue:
+        lists = (None, machine.client and machine.client.list, world.shared)
+        machine.waiting = {}
+        for _, lease, context, fresh, listed, inside, _ in queue:
+            role, ticket, bound = KINDS[lease, context, fresh], world.next_id(), lists[listed]
+            message = m.Admit(
+                ticket, lease, context, 1 if lease else None, bound, 0 if bound is None else bound.generation,
+                "search" if lease else None, "old" if lease else None, (holders[inside],) if inside else (),
+                fresh,
+            )  # fmt: skip
+            reply: Reply[Any] = Reply()
+            world.askers[ticket] = Asker(role, ticket, message, reply)
+            machine.waiting[ticket] = (message, reply)
     for _ in range(drains):
-        reply: Reply[None] = Reply()
-        world.drains.append(reply)
-        machine.draining = [*(machine.draining or []), reply]
+        drained: Reply[None] = Reply()
+        world.drains.append(drained)
+        machine.draining = [*(machine.draining or []), drained]
     return world
 
 
@@ -159,12 +249,3 @@ def _list(world: World) -> ListState:
     state = ListState(world.next_id())
     state.received(OLD_TOOLS, 0, 1e9)
     return state
-
-
-def _asker(world: World, role: Any, phase: str) -> Asker:
-    epoch = world.epoch if role.lease else None
-    message = m.Admit(
-        world.next_id(), role.lease, role.context, epoch, tool="search", digest="old", fresh=role.fresh
-    )
-    asker = world.askers[message.ticket] = Asker(role, message, Reply(), phase)
-    return asker

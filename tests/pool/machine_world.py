@@ -12,7 +12,6 @@ from typing import Any
 
 from actors import Answer, Refuse, Reply, Request
 from afpool._base.errors import AfpoolError, OpenFailed
-from afpool.pool import _machine
 from afpool.pool import _messages as m
 from afpool.pool._key_state import KeyLimits, LeaseReturnedTwice
 from afpool.pool._lists import ListState
@@ -21,23 +20,18 @@ from tests.pool.machine_books import (
     CONNECTING,
     HOLDING,
     LEAVING,
-    NEW_TOOLS,
     OLD_TOOLS,
-    PLANNING,
     SETTLING,
     WAITING,
     Asker,
     Books,
-    Crash,
     Handle,
     Opening,
     Role,
     Tools,
 )
-
-
-def _broken(_machine: KeyMachine, _message: Any, _reply: Any) -> None:
-    raise Crash
+from tests.pool.machine_reasons import check_reason, plan_of
+from tests.pool.machine_tears import Crash, tear, watch
 
 
 class World(Books):
@@ -46,15 +40,23 @@ class World(Books):
     Args:
         places: `max_operations` of the key.
         max_waiting: Likewise.
+        recheck_lists: Likewise.
 
-    Set `crash_next` before a move to have the actor crash in its turn (-1) or after so many of its effects.
+    Set `crash_next` before a move to have the actor crash in its turn or in its effects: after so many of
+    them, or (minus n) at the n-th line of the turn. Set `watching` to have `tears` say at which lines a
+    crash makes a difference, and `seen` to gather the lines that are run. Clear `checking` where whoever
+    moves the world calls `check` itself.
     """
 
-    def __init__(self, places: int = 2, max_waiting: int = 256) -> None:
+    def __init__(self, places: int = 2, max_waiting: int = 256, *, recheck_lists: bool = False) -> None:
         super().__init__()
-        self.limits = KeyLimits(max_operations=places, max_waiting=max_waiting)
+        self.limits = KeyLimits(places, max_waiting, recheck_lists)
         self.machine = KeyMachine(self.limits, self.next_id)
         self.crash_next: int | None = None
+        self.watching = False
+        self.checking = True
+        self.tears: list[int] = []
+        self.seen: set[tuple[str, int]] | None = None
         self.effects = 0  # of the last turn that the world was asked for
 
     # ------------------------------------------------------------------ one turn, as the actor runs it
@@ -63,57 +65,66 @@ class World(Books):
         """One turn and its effects; a crash if one is due; then the oracle."""
         machine = self.machine
         queue = [ticket for ticket, (admit, _) in (machine.waiting or {}).items() if admit.lease]
-        if isinstance(message, m.Admit) and message.lease:
-            queue.append(message.ticket)
         gave_up = machine.abandoned
+        plan = plan_of(self, message)
         reply: Reply[Any] | None = Reply() if isinstance(message, Request) else None
-        asker = None
-        if isinstance(message, m.Admit):
-            asker = self.askers[message.ticket]
+        kind = type(message)
+        if kind is m.Admit:
             assert reply is not None
-            asker.reply = reply
-        elif isinstance(message, m.Drain):
+            self.askers[message.ticket].reply = reply
+            if message.lease:
+                queue.append(message.ticket)
+        elif kind is m.Drain:
             assert reply is not None
             self.drains.append(reply)
+        elif kind is m.Pause or kind is m.Resume:
+            self.paused = kind is m.Pause
         crash_at, self.crash_next = self.crash_next, None
-        kind = type(message)
-        real = _machine._TURNS[kind]
-        if crash_at == -1:
-            _machine._TURNS[kind] = _broken
         try:
-            effects = list(machine.turn(message, reply) or ())
+            effects = list(self._turn(message, reply, crash_at) or ())
+            if crash_at is not None and crash_at < 0:
+                crash_at = None  # the turn has no such line
         except LeaseReturnedTwice:
             raise
         except AfpoolError as refusal:
             assert reply is not None, "only a request can be refused"
-            reply.fail(refusal)
+            assert kind is m.Admit, "only an ask is refused in its turn"
+            check_reason(self, message, refusal, message, plan)
+            reply.fail(refusal.with_traceback(None))  # no circle: its frames hold this world
             effects = []
         except Crash:
             self._crashed(reply)
             effects = []
-        finally:
-            _machine._TURNS[kind] = real
         self.effects = len(effects)
         granted: list[int] = []
         for index, effect in enumerate(effects):
             if index == crash_at:
                 break
-            self._perform(effect, granted)
+            self._perform(effect, granted, message, plan)
         if crash_at is not None and crash_at >= 0:
             self._crashed(reply)
-        if isinstance(message, m.PlanChanged) and message.token is not None:
+        if kind is m.PlanChanged and message.token is not None:
             assert reply is not None
             assert reply.done, "I7: an opening was not told whether to go on"
             self._plan_told(message, reply)
         self.check_order(queue, granted)
         if crash_at is None:
-            final = isinstance(message, m.Abandon) and message.final
-            assert machine.abandoned - gave_up in ((0, 1) if final else (0,))
+            final = kind is m.Abandon and message.final
+            assert machine.abandoned - gave_up in ((0, 1) if final else (0,)), "abandonments are miscounted"
         self._absorb()
-        self.check()
+        if self.checking:
+            self.check()
         return reply
 
-    def _perform(self, effect: Any, granted: list[int]) -> None:
+    def _turn(self, message: Any, reply: Reply[Any] | None, crash_at: int | None) -> Any:
+        machine = self.machine
+        if crash_at is not None and crash_at < 0:
+            return tear(machine, message, reply, -crash_at)
+        if self.watching:
+            return watch(machine, message, reply, self.tears, self.seen)
+        return machine.turn(message, reply)
+
+    def _perform(self, effect: Any, granted: list[int], message: Any, plan: str | None) -> None:
         kind = type(effect)
         if kind is Answer:
             delivered = effect.reply.set(effect.value)
@@ -124,6 +135,10 @@ class World(Books):
                     if asker.role.lease:
                         granted.append(asker.ticket)
         elif kind is Refuse:
+            for asker in self.askers.values():
+                if asker.reply is effect.reply:
+                    assert asker.message is not None
+                    check_reason(self, asker.message, effect.error, message, plan)
             effect.reply.fail(effect.error)
         elif kind is m.StartOpening:
             assert not self.openings, "I8: a second opening was started"
@@ -142,6 +157,7 @@ class World(Books):
             assert not self.holders(client), "M3: a client in use was told to close"
             client.told = True
         elif kind is m.PingClient:
+            assert not effect.handle.closed, "a client that is gone is asked for a sign of life"
             self.pings += 1
         else:
             assert kind is m.Active, effect
@@ -163,6 +179,8 @@ class World(Books):
         for client in self.clients.values():
             client.from_crash = client.used
         self.machine = self.machine.successor()
+        assert self.machine.epoch >= self.epoch, "I2: a crash has lost a revocation"
+        self.epoch = self.machine.epoch
         self.kick = True
         self.crashes += 1
 
@@ -194,6 +212,8 @@ class World(Books):
     def _leave(self, asker: Asker) -> None:
         """Its `Settle` comes in any case; the machine knows nothing of it and must not care."""
         del self.askers[asker.ticket]
+        if not self.checking:
+            return  # whoever checks says every late word in every state
         assert not self.machine.turn(m.Settle(asker.ticket, held=False), None), (
             "a stranger's Settle had effects"
         )
@@ -208,26 +228,22 @@ class World(Books):
         client = self.machine.client
         listed = {"own": None if client is None or client.context != role.context else client.list,
                   "shared": self.shared, None: None}[role.list]  # fmt: skip
+        if listed is None or listed.catalog is None:
+            listed, generation, digest = None, 0, "old"  # as if bound by a list that is gone
+        else:
+            generation, digest = listed.generation, listed.catalog.get("search").digest
         message = m.Admit(
-            self.next_id(),
-            role.lease,
-            role.context,
-            self.epoch if role.lease else None,
-            listed,
-            0 if listed is None else listed.generation,
-            "search" if role.lease else None,
-            "old" if role.lease else None,
-            chain,
-            role.fresh,
-        )
-        asker = self.askers[message.ticket] = Asker(role, message, Reply())
+            self.next_id(), role.lease, role.context, self.epoch if role.lease else None, listed, generation,
+            "search" if role.lease else None, digest if role.lease else None, chain, role.fresh,
+        )  # fmt: skip
+        asker = self.askers[message.ticket] = Asker(role, message.ticket, message, Reply())
         self.send(message)
         return asker
 
-    def nest(self, holder: Asker) -> Asker:
-        """The call that holds a place makes another one of its kind, and waits for it."""
+    def nest(self, holder: Asker, role: Role | None = None) -> Asker:
+        """The call that holds a place makes another one, and waits for it."""
         crash = self.crash_next
-        asker = self.admit(holder.role, chain=(holder.ticket,))
+        asker = self.admit(role or holder.role, chain=(holder.ticket,))
         if asker.phase == WAITING and asker.ticket in self.askers and crash is None:
             full = self.machine.in_flight >= self.limits.max_operations
             held_up = full or self.drains or holder.from_crash
@@ -240,18 +256,16 @@ class World(Books):
         asker.reply.abandon()
         asker.phase = LEAVING
 
-    def settle(self, asker: Asker, *, answered: bool = True) -> None:
-        """The place is given back, or the asker stops waiting."""
+    def settle(self, asker: Asker, *, answered: bool = True, twice: bool = True) -> None:
+        """The place is given back, or the asker stops waiting; `twice` sees that a second time is told."""
         held = asker.phase in (HOLDING, SETTLING)
         crashes = self.crashes
         del self.askers[asker.ticket]
         self.send(m.Settle(asker.ticket, held=held, answered=answered))
-        if self.crashes == crashes:
-            effects = self.effects
+        if twice and self.crashes == crashes:
             try:
-                self.send(m.Settle(asker.ticket, held=True))
+                self.machine.turn(m.Settle(asker.ticket, held=True), None)
             except LeaseReturnedTwice:
-                self.effects = effects
                 return
             raise AssertionError("a place was given back twice")
 
@@ -303,6 +317,12 @@ class World(Books):
         """A cancelled opening ends without a word."""
         del self.overtaken[opening.token]
 
+    def late_opened(self, context: str) -> None:
+        """An opening that was given up long ago has a client all the same."""
+        token = self.next_id()
+        self.overtaken[token] = Opening(token, CONNECTING, context)
+        self.opened(self.overtaken[token])
+
     def _gone(self, opening: Opening) -> None:
         self.openings.pop(opening.token, None)
         self.overtaken.pop(opening.token, None)
@@ -332,18 +352,18 @@ class World(Books):
     def notice(self, client: Handle) -> None:
         self.send(m.ListChanged(client.id))
 
-    def shared_moves(self, *, ends: bool) -> None:
-        """The shared list changes, or its entry is taken out of sharing and another takes its place."""
+    def shared_moves(self, tools: Tools | None) -> None:
+        """The shared list changes, or (`None`) its entry is dissolved and another takes its place."""
         state = self.shared
-        if ends:
+        if tools is None:
             state.end()
             self.shared = ListState(self.next_id())
             self.shared.received(OLD_TOOLS, 0, 1e9)
         else:
-            state.received(NEW_TOOLS if state.catalog is OLD_TOOLS else OLD_TOOLS, 0, 1e9)
+            state.received(tools if state.catalog is not tools else OLD_TOOLS, 0, 1e9)
         self.send(m.ListChanged(list=state))
 
-    # ------------------------------------------------------------------ operators and the end
+    # ------------------------------------------------------------------ operators and the actor
 
     def evict(self) -> None:
         idle = [client for client in self.clients.values() if not client.told]
@@ -367,32 +387,5 @@ class World(Books):
         """Crash between two turns."""
         self._crashed(None)
         self._absorb()
-        self.check()
-
-    # ------------------------------------------------------------------ the end of everything
-
-    def finish(self) -> None:
-        """Let everything that is under way outside end in order; then nothing may be left (I4, I7, I11)."""
-        for _ in range(100):
-            if self.kick:
-                self.kicked()
-            elif self.machine.paused:
-                self.send(m.Resume())
-            elif done := next((a for a in self.askers.values() if a.phase != WAITING), None):
-                self.settle(done)
-            elif told := next((c for c in self.clients.values() if c.told), None):
-                self.close_done(told)
-            elif opening := next(iter([*self.openings.values(), *self.overtaken.values()]), None):
-                if opening.phase == PLANNING:
-                    self.plan(opening, "A")
-                else:
-                    self.opened(opening)
-            elif self.machine.client is not None and not self.askers:
-                self.evict()
-            else:
-                break
-        assert not self.askers, f"I7: never answered: {self.askers}"
-        assert not self.drains, "I7: a drain was never answered"
-        assert self.machine.in_flight == 0, "I4: a place has leaked"
-        assert not self.clients, "a client was never closed"
-        assert self.kept is False, "I11: a key without anything is kept"
+        if self.checking:
+            self.check()

@@ -21,9 +21,9 @@ from tests.pool.machine_books import (
     WAITING,
     A,
     B,
-    Crash,
 )
 from tests.pool.machine_case import Case, refusal
+from tests.pool.machine_tears import Crash
 
 # ---------------------------------------------------------------------------- lists
 
@@ -67,7 +67,7 @@ def test_a_shared_list_refuses_its_waiters(ends):
     case.admit(B)
     case.open("B")
     waiter, lister = case.admit(B), case.admit(LISTS)
-    case.shared_moves(ends=ends)
+    case.shared_moves(None if ends else NEW_TOOLS)
     assert isinstance(refusal(waiter), StaleTools)
     assert lister.reply.result() is not None
 
@@ -75,7 +75,7 @@ def test_a_shared_list_refuses_its_waiters(ends):
 def test_the_last_waiter_refused_for_its_list_ends_the_opening():
     case = Case()
     case.admit(B)
-    case.shared_moves(ends=False)
+    case.shared_moves(NEW_TOOLS)
     assert not case.openings
     assert case.kept is False
 
@@ -234,6 +234,20 @@ def test_drain_waits_for_what_runs_and_holds_the_rest():
     assert client.told
     case.open()
     assert waiter.phase == HOLDING
+
+
+def test_a_drain_refuses_a_call_that_what_runs_has_made_and_waits_for():
+    """It would be admitted after the drain, which waits for the one that waits for it."""
+    case = Case(places=2)
+    _, (holder,) = case.ready(1)
+    case.send(m.Pause())
+    inner, other = case.nest(holder), case.admit(A)
+    drain = case.send(m.Drain())
+    assert isinstance(refusal(inner), Overloaded)
+    assert "wait for itself" in refusal(inner).message
+    assert other.phase == WAITING
+    case.settle(holder)
+    assert drain.done
 
 
 # ---------------------------------------------------------------------------- crash

@@ -93,7 +93,7 @@ def test_admit_with_an_epoch_of_before_is_refused():
     case = Case()
     case.ready()
     message = m.Admit(case.next_id(), context="A", epoch=-1)
-    case.askers[message.ticket] = asker = Asker(A, message, None)
+    case.askers[message.ticket] = asker = Asker(A, message.ticket, message, None)
     case.send(message)
     assert isinstance(refusal(asker), BindingChanged)
 

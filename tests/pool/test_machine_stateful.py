@@ -1,6 +1,7 @@
 """Long random walks through a wider world than the exhaustive one: more places, waiters, clients, crashes.
 
-The same moves and the same oracle as `explore`; every walk is driven to its end, where nothing may be left.
+The same oracle as `explore`, and nothing left out of a state: every late word is a move of its own. Every
+walk is driven to its end, where nothing may be left.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.pool.explore import Bounds, crashes, make, moves
+from tests.pool.machine_ends import finish
+from tests.pool.machine_moves import all_moves, is_late, make, may_crash
+from tests.pool.machine_states import Scope
 from tests.pool.machine_world import World
 
-WIDE = Bounds(askers=12, clients=6, drains=3, crashes=4)
-CALLERS = {"admit", "nest", "cancel", "settle", "time_out", "give_up"}
-CLIENTS = {"plan", "opened", "open_failed", "forget", "close_done", "lose"}
+WIDE = Scope("wide", askers=12, clients=6, drains=3, crashes=4)
+CALLERS = {"admit", "nest", "cancel", "leave", "time_out", "give_up"}
+CLIENTS = {"plan", "opened", "late_opened", "open_failed", "forget", "close_done", "lose"}
 LISTS = {"listed", "notice", "plan_seen", "shared_moves"}
+SILENT = {"cancel", "forget", "crash", "kicked"}  # no turn of their own, or the one that ends a crash
 OPERATORS = {"evict", "revoke", "pause", "resume", "drain", "close", "crash", "kicked"}
 
 
@@ -24,17 +28,17 @@ class MachineWalk(RuleBasedStateMachine):
 
     world: World | None = None
 
-    @initialize(places=st.integers(1, 5), max_waiting=st.integers(1, 8))
-    def begins(self, places, max_waiting):
-        self.world = World(places, max_waiting)
+    @initialize(places=st.integers(1, 5), max_waiting=st.integers(1, 8), recheck=st.booleans())
+    def begins(self, places, max_waiting, recheck):
+        self.world = World(places, max_waiting, recheck_lists=recheck)
 
     def _one(self, data, names, *, crash=False):
-        ways = [move for move in moves(self.world, WIDE) if move[0] in names]
+        ways = [move for move in all_moves(self.world, WIDE) if move[0] in names]
         if ways:
             move = data.draw(st.sampled_from(ways))
-            places = crashes(self.world, move, effects=3) if crash else ()
-            if places:
-                self.world.crash_next = data.draw(st.sampled_from(places))
+            if crash and move[0] not in SILENT and may_crash(self.world, WIDE):
+                # at a line of the turn, if it has so many, or after some of its effects
+                self.world.crash_next = data.draw(st.integers(-25, -1 if is_late(self.world, move) else 2))
             make(self.world, move)
             self.world.crash_next = None
 
@@ -76,7 +80,7 @@ class MachineWalk(RuleBasedStateMachine):
 
     def teardown(self):
         if self.world is not None:
-            self.world.finish()
+            finish(self.world)
 
 
 TestMachineWalk = MachineWalk.TestCase
