@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 class Seat:
     """One waiter."""
 
-    __slots__ = ("granted", "key", "reply", "server", "tenant")
+    __slots__ = ("chain", "granted", "key", "reply", "server", "tenant")
 
-    def __init__(self, server: str, tenant: str | None, key: PoolKey) -> None:
+    def __init__(self, server: str, tenant: str | None, key: PoolKey, chain: tuple[int, ...] = ()) -> None:
         self.server = server
         self.tenant = tenant
         self.key = key
+        self.chain = chain
         self.reply: Reply[None] = Reply()
         self.granted = False
 
@@ -69,8 +70,10 @@ class RuntimeAdmission:
         self._take(server)
         return True
 
-    def wait(self, server: str, tenant: str | None, key: PoolKey) -> Seat:
+    def wait(self, server: str, tenant: str | None, key: PoolKey, chain: tuple[int, ...] = ()) -> Seat:
         """Queue up; the seat's reply is set when the place is taken for it.
+
+        `chain` are the tickets of the calls that wait for this one to end.
 
         Raises:
             Overloaded: So many wait already.
@@ -80,7 +83,7 @@ class RuntimeAdmission:
                 f"{self.in_flight} calls run (max_in_flight {self._limit}) and {self.waiting} wait for a "
                 f"place of the runtime (max_waiting_total {self._max_waiting}); nothing was sent"
             )
-        seat = Seat(server, tenant, key)
+        seat = Seat(server, tenant, key, chain)
         self._tenants.setdefault(tenant, {}).setdefault(key, deque()).append(seat)
         self.waiting += 1
         self._serve()
@@ -107,6 +110,11 @@ class RuntimeAdmission:
             del self._per_server[server]
         if self.waiting:
             self._serve()
+
+    def waited_for(self) -> set[int]:
+        """Tickets of the calls that wait for one which waits here."""
+        seats = (seat for keys in self._tenants.values() for queue in keys.values() for seat in queue)
+        return {ticket for seat in seats for ticket in seat.chain}
 
     def count(self, server: str) -> int:
         """Calls of one server that run now."""

@@ -300,7 +300,13 @@ async def _seated(call: Call) -> None:
     """Wait for the runtime's admission while holding the key's place."""
     actor = call.actor
     pool = actor.pool
-    seat = pool.admission.wait(actor.server.name, actor.projection.tenant, actor.key)
+    if call.chain and _all_would_wait(call):
+        raise Overloaded(
+            f"{pool.admission.in_flight} calls run (max_in_flight {pool.limits.max_in_flight}), and each of "
+            "them waits for a call that is made from inside it: this one would wait for itself; nothing was "
+            "sent"
+        )
+    seat = pool.admission.wait(actor.server.name, actor.projection.tenant, actor.key, call.chain)
     call.reply = seat.reply
     try:
         await through(call, "runtime-admission", seat.reply.wait())
@@ -310,6 +316,14 @@ async def _seated(call: Call) -> None:
         raise
     finally:
         call.reply = None
+
+
+def _all_would_wait(call: Call) -> bool:
+    """Whether no call that runs ends before one that waits for a place of the runtime, this one included."""
+    pool = call.actor.pool
+    waited_for = pool.admission.waited_for().union(call.chain)
+    held = sum(1 for ticket, running in pool.running.items() if running.entered and ticket in waited_for)
+    return held == pool.admission.in_flight
 
 
 async def _adopt(call: Call) -> None:
