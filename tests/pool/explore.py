@@ -19,6 +19,7 @@ printed is how far the last of them is from the empty key. In each state
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import sys
 import time
@@ -54,6 +55,7 @@ class Walk:
     Attributes:
         scope: What it went through.
         states: How many it met.
+        left: How many of them it has gone on from: all of them, if it is complete.
         edges: Turns (and crashes between turns) that were made from them.
         depth: How many moves the farthest state, of those that were gone on from, is away from the beginning.
         complete: Whether no state is left that was not gone on from.
@@ -63,11 +65,12 @@ class Walk:
         late: Late words that were said.
         endings: Moves by which something ends, in the graph of all endings.
         moves: Edges by the name of the move.
-        seconds: How long it took.
+        seconds: How long it took, in time of one core.
     """
 
     scope: Scope
     states: int = 0
+    left: int = 0
     edges: int = 0
     depth: int = 0
     complete: bool = False
@@ -87,7 +90,7 @@ class Walk:
             if name in MESSAGES:
                 found[MESSAGES[name]] += times
         for message in EACH:
-            found[type(message).__name__] += self.states
+            found[type(message).__name__] += self.left
         return found
 
 
@@ -109,7 +112,7 @@ class Explorer:
         self._endings = Endings()
 
     def run(self, depth: float = float("inf"), seconds: float = float("inf")) -> Walk:
-        """Walk until nothing new is met, or to a depth, or for so long.
+        """Walk until nothing new is met, or to a depth, or for so many seconds of a core.
 
         Raises:
             Violation: An invariant does not hold; the text is the way there.
@@ -168,6 +171,7 @@ class Explorer:
                 for cut in range(after.effects):
                     self._step(state, number, (move, cut))
         self._say_late_words(state, number)
+        self.walk.left += 1
 
     def _ends(self, here: Any, found: list[Move], number: int) -> list[Move]:
         ends = ending(here, found)
@@ -256,6 +260,14 @@ class Explorer:
         return "\n".join(lines)
 
 
+@functools.cache
+def walked(scope: Scope) -> Explorer:
+    """A walk through all of a scope, made once in a process; for tests of the machine as it is."""
+    explorer = Explorer(scope)
+    explorer.run()
+    return explorer
+
+
 def explore(scope: Scope, depth: float = float("inf"), seconds: float = float("inf")) -> Walk:
     """Walk through a scope; see `Explorer.run`."""
     return Explorer(scope).run(depth, seconds)
@@ -269,7 +281,7 @@ def main() -> int:
     parser.add_argument("--deep", action="store_true", help="wider worlds, some of them for hours")
     parser.add_argument("--only", help="the one scope of this name")
     parser.add_argument("--depth", type=int, default=float("inf"), help="no more moves from the empty key")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop each walk after so long")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="of a core, for each walk")
     options = parser.parse_args()
     total: Counter[str] = Counter()
     messages: Counter[str] = Counter()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 
 import pytest
 
 from afpool.pool import _key_clients, _key_places, _key_state
-from tests.pool.explore import Explorer, Violation, explore
+from tests.pool.explore import Explorer, Violation, explore, main, walked
 from tests.pool.machine_breaks import BREAKS, break_machine
 from tests.pool.machine_moves import MESSAGES, make, may_crash, moves
 from tests.pool.machine_scopes import EVERY, INNER, SMALL
@@ -18,7 +19,7 @@ SCOPES = (SMALL, INNER, EVERY)
 
 
 def test_every_order_of_messages():
-    walks = [explore(scope) for scope in SCOPES]
+    walks = [walked(scope).walk for scope in SCOPES]
     assert all(walk.complete for walk in walks), "not everything was gone through"
     small, inner, every = walks
     assert small.states > 5_500
@@ -38,6 +39,24 @@ def test_a_walk_that_is_cut_short_says_so_and_still_ends_everything():
     assert not walk.complete
     assert walk.depth == 4
     assert walk.states < 2_000
+
+
+def test_the_command_says_what_it_went_through(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["explore.py", "--only", EVERY.name])
+    assert main() == 0
+    said = capsys.readouterr().out
+    assert "complete" in said
+    assert "endings, all of which lead to rest" in said
+    assert all(name in said for name in MESSAGES.values())
+
+
+def test_the_command_tells_the_way_to_what_is_broken(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["explore.py", "--only", EVERY.name])
+    break_machine(monkeypatch, *BREAKS["a pause holds nobody"])
+    assert main() == 1
+    first, *way = capsys.readouterr().out.splitlines()
+    assert "granted while paused" in first
+    assert any(line.strip() == "pause" for line in way)
 
 
 @pytest.mark.parametrize("name", BREAKS)
@@ -98,10 +117,8 @@ def test_the_machine_reads_no_reply():
 
 def test_a_place_given_back_by_somebody_who_never_learned_of_it_is_a_place_given_back():
     """Whoever was cancelled before its grant says `held=False`; a state does not tell it from a holder."""
-    met = Explorer(INNER)
-    met.run()
     tried = 0
-    for state in sorted(met.met):
+    for state in sorted(walked(INNER).met):
         after = []
         for held in (True, False):
             world = thaw(state, INNER)

@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from tests.pool.explore import Explorer
+from tests.pool.explore import walked
 from tests.pool.machine_ends import finish
 from tests.pool.machine_moves import all_moves, is_late, make, may_crash
 from tests.pool.machine_scopes import EVERY, INNER, SMALL
@@ -22,9 +22,7 @@ ODDS = {"admit": 1, "plan": 1, "opened": 1, "close_done": 1, "kicked": 1, "close
 
 @pytest.mark.parametrize("scope", [SMALL, INNER, EVERY], ids=lambda scope: scope.name)
 def test_whatever_a_world_gets_to_was_met(scope):
-    explorer = Explorer(scope)
-    explorer.run()
-    met, came_to = explorer.met, set()
+    met, came_to = walked(scope).met, set()
     chance = random.Random(1)
     for _ in range(150):
         world = scope.world()
@@ -48,7 +46,5 @@ def test_whatever_a_world_gets_to_was_met(scope):
 
 
 def test_a_state_is_made_into_a_world_and_back():
-    explorer = Explorer(SMALL)
-    explorer.run()
-    for state in explorer.met:
+    for state in walked(SMALL).met:
         assert freeze(thaw(state, SMALL)) == state
