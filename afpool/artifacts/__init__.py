@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._placement import place as place
     from ._placement import placed as placed
     from ._placement import placed_artifact as placed_artifact
+    from ._redis import RedisArtifacts as RedisArtifacts
     from ._retention import Retention as Retention
     from ._sqlite import SqliteArtifacts as SqliteArtifacts
     from ._types import Artifact as Artifact
@@ -59,6 +60,7 @@ _HOMES = {
     "_memory": ("MemoryArtifacts",),
     "_naming": ("is_artifact_ref", "scope_path"),
     "_placement": ("Placed", "Placement", "place", "placed", "placed_artifact"),
+    "_redis": ("RedisArtifacts",),
     "_retention": ("Retention",),
     "_sqlite": ("SqliteArtifacts",),
     "_types": (
@@ -99,6 +101,7 @@ __all__ = [
     "Origin",
     "Placed",
     "Placement",
+    "RedisArtifacts",
     "Retention",
     "SqliteArtifacts",
     "StreamingArtifactStore",

@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from ._naming import checked_ref, mint_ref
+from ._naming import mint_ref
+from ._payload import SHAPES
 from ._retention import MICROSECONDS, microseconds
-from ._types import ArtifactMeta, InvalidArtifactError, NewArtifact, NewStream, Origin
+from ._types import (
+    ArtifactMeta,
+    InvalidArtifactError,
+    NewArtifact,
+    NewStream,
+    Origin,
+    UnreadableArtifactError,
+)
 
 if TYPE_CHECKING:
     from ._payload import Payload, Shape, Work
@@ -64,6 +72,29 @@ class Ticket:
     def live(self, now: int) -> bool:
         """Whether it has not expired."""
         return self.expires is None or self.expires > now
+
+
+def stored_ticket(asked: str, **facts: Any) -> Ticket:
+    """Make a ticket of what was read from outside the process.
+
+    Raises:
+        UnreadableArtifactError: It is nothing that a put writes. `asked` is the ref for the error.
+    """
+    try:
+        ticket = Ticket(**facts)
+    except TypeError:
+        raise UnreadableArtifactError(asked) from None
+    whole = (ticket.bytes, ticket.created, 0 if ticket.expires is None else ticket.expires)
+    texts = (ticket.ref, ticket.kind, ticket.media_type, *ticket.parents)
+    maybe = (ticket.label, ticket.digest, ticket.run_id, ticket.call_id)
+    if (
+        ticket.shape in SHAPES
+        and all(type(number) is int for number in whole)
+        and all(type(text) is str for text in texts)
+        and all(text is None or type(text) is str for text in maybe)
+    ):
+        return ticket
+    raise UnreadableArtifactError(asked)
 
 
 @attrs.frozen
@@ -209,8 +240,3 @@ def draft_stream(new: NewStream, retention: Retention) -> Draft:
         raise _refuse("bytes is no length", "a streamed put says first how many bytes will come")
     retention.check_size(new.bytes)
     return Draft(Ticket(ref=mint_ref(), bytes=new.bytes, shape="binary", **common), b"")
-
-
-def unknown_parents(parents: tuple[str, ...]) -> list[str]:
-    """Give those that have not even the form of a ref."""
-    return [ref for ref in parents if checked_ref(ref) is None]

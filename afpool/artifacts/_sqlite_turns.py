@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from .._base.identity import Identity, decode_field
-from ._minting import Ticket
+from ._minting import stored_ticket
 from ._naming import checked_ref
-from ._payload import SHAPES
 from ._types import Swept, UnknownParentRefError, UnreadableArtifactError
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from ._minting import Draft
+    from ._minting import Draft, Ticket
     from ._retention import Retention
     from ._types import SweepReason
 
@@ -67,22 +66,11 @@ def ticket_of(row: tuple[Any, ...], asked: str) -> Ticket:
     try:
         known = tuple(json.loads(parents)) if parents else ()
     except (TypeError, ValueError):
-        known = (None,)
-    texts = (ref, kind, media_type, *known)
-    maybe = (label, digest, run_id, call_id)
-    if (
-        shape in SHAPES
-        and all(isinstance(text, str) for text in texts)
-        and all(text is None or isinstance(text, str) for text in maybe)
-        and isinstance(size, int)
-        and isinstance(created, int)
-        and isinstance(expires, int | None)
-    ):
-        return Ticket(
-            ref=ref, kind=kind, media_type=media_type, bytes=size, shape=shape, created=created, label=label,
-            digest=digest, expires=expires, run_id=run_id, call_id=call_id, parents=known,
-        )  # fmt: skip
-    raise UnreadableArtifactError(asked)
+        raise UnreadableArtifactError(asked) from None
+    return stored_ticket(
+        asked, ref=ref, kind=kind, media_type=media_type, bytes=size, shape=shape, created=created,
+        label=label, digest=digest, expires=expires, run_id=run_id, call_id=call_id, parents=known,
+    )  # fmt: skip
 
 
 def identity_of(name: str) -> Identity:

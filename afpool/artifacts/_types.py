@@ -357,7 +357,7 @@ class UnreadableArtifactStoreError(ArtifactError):
     deliveries = (NOT_SENT,)
 
     def __init__(self, place: str, problem: StoreProblem, advice: str) -> None:
-        self.place, self.problem = place, problem
+        self.place, self.problem, self.advice = place, problem, advice
         super().__init__(f"{place} cannot be used as an artifact store ({problem}): {advice}")
 
 
