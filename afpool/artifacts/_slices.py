@@ -116,7 +116,7 @@ def write(value: Any, slice_: int = SLICE) -> bytes:
     """
     try:
         return b"".join(_pieces(value, slice_, MAX_DEPTH))
-    except RuntimeError:
+    except (RuntimeError, LookupError):
         pass
     raise ContentError("the data was changed by somebody else while it was being stored")
 
@@ -142,6 +142,7 @@ def _pieces(value: Any, slice_: int, depth: int) -> Iterator[bytes]:
         yield from _items(value, slice_, depth - 1)
         yield b"]"
     else:
+        _weight(value)
         yield write_small(value)  # an integer of many digits
 
 

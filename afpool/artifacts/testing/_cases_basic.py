@@ -172,17 +172,17 @@ async def malformed_is_refused(world: World) -> None:
 async def refusals_quote_nothing(world: World) -> None:
     """No refusal shows a payload or whose it was."""
     scope = type(SCOPE)("tenant-4711", "principal-4711", "conversation-4711")
-    verbs = [
-        world.store.put(scope, new({"secret-4711": object()})),
-        world.store.put(scope, new({"a": "secret-4711", "b": float("nan")})),
-        world.store.put(scope, new("secret-4711\ud800")),
-        world.store.put(scope, new("secret-4711", kind="")),
-        world.store.put(scope, new("secret-4711", expires_at=1)),
-        world.store.put(scope, new("secret-4711", parent_refs=[NOBODY])),
+    malformed = [
+        new({"secret-4711": object()}),
+        new({"a": "secret-4711", "b": float("nan")}),
+        new("secret-4711\ud800"),
+        new("secret-4711", kind=""),
+        new("secret-4711", expires_at=1),
+        new("secret-4711", parent_refs=[NOBODY]),
     ]
-    for verb in verbs:
+    for one in malformed:
         try:
-            await verb
+            await world.store.put(scope, one)
         except Exception as error:  # noqa: BLE001 -- which one it is another case says
             shown = f"{error!s} {error!r} {error.__cause__!r} {error.__context__!r}"
             check("4711" not in shown, "a refusal shows what it was given")
