@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import trio
 
-from .._base.errors import IN_DOUBT
+from .._base.errors import IN_DOUBT, NOT_SENT
 from .._base.identity import identity_namespace
 from .._base.seams import Seams
 from ._minting import draft
@@ -124,12 +124,21 @@ class SqliteArtifacts:
             raise ArtifactStoreClosedError(
                 "a SQLite store is opened once; nothing was done; make another object for the same file"
             )
-        connection = await trio.to_thread.run_sync(
-            lambda: open_to_write(self.path, busy_timeout=self._busy_timeout), limiter=self._opening
-        )
+        connection = await trio.to_thread.run_sync(self._open_file, limiter=self._opening)
         self._writer = Writer(connection, self.retention, self._now, self._uses, self._tell)
         self._writer.start()
         return self
+
+    def _open_file(self) -> sqlite3.Connection:
+        connection = open_to_write(self.path, busy_timeout=self._busy_timeout)
+        try:
+            self._uses.start_after(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            refusal = failure(error, NOT_SENT, "opening")
+        else:
+            return connection
+        raise refusal
 
     async def aclose(self) -> None:
         """Refuse new verbs, commit what waits, and close the file. Closing twice is fine.
@@ -296,7 +305,7 @@ class SqliteArtifacts:
             try:
                 result: T = await self._seams.in_thread(lambda: self._with_connection(fn), self._reading)
             except sqlite3.Error as error:
-                refusal = failure(error, "not-sent", "reading")
+                refusal = failure(error, NOT_SENT, "reading")
             else:
                 return result
             raise refusal

@@ -101,6 +101,13 @@ class Uses:
         self._last = max(now, self._last + 1)
         return self._last
 
+    def start_after(self, connection: sqlite3.Connection) -> None:
+        """Start later than everything that the file knows of, whatever the clock says."""
+        (last,) = connection.execute(
+            "SELECT max((SELECT max(used) FROM artifacts WHERE scope = scopes.id)) FROM scopes"
+        ).fetchone()
+        self._last = last or 0
+
     def note(self, name: str, ref: str, now: int) -> None:
         """Note a use."""
         self._by_scope.setdefault(name, {})[ref] = self.tick(now)
