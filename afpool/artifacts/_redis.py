@@ -28,7 +28,7 @@ from ._paging import page_of, page_size, read_cursor
 from ._payload import Payload, Work
 from ._redis_link import Link, check_url
 from ._redis_rows import judge, keys_of, or_empty, parents_of, read_put, rest_of, stamped, ticket_of
-from ._redis_scripts import DELETE, FIND, LIST, PLAN, PUT, age_after
+from ._redis_scripts import DELETE, FIND, LIST, PLAN, PUT, STAGE, age_after
 from ._retention import MICROSECONDS, Retention, check_seconds, microseconds
 from ._telling import tell
 from ._types import (
@@ -323,9 +323,7 @@ class RedisArtifacts:
         async def stage(piece: bytes) -> None:
             nonlocal at
             async with self._pieces:
-                # by its place, so that a piece that is sent twice is there once
-                await self._link.command(b"SETRANGE", key, at, piece)
-                await self._link.command(b"EXPIRE", key, STAGED_FOR)
+                judge(await self._run_script(STAGE, keys, at, piece, STAGED_FOR, staged=key), made.ticket)
             at += len(piece)
 
         try:

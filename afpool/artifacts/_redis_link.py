@@ -16,6 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from .._base.errors import IN_DOUBT, NOT_SENT
 from ._redis_scripts import ALL, Script
@@ -46,6 +47,14 @@ def _said(error: Exception) -> str:
     """Give what is told of an error: Redis's own word for it, or the name of its class."""
     word = _WORD.match(str(error))
     return word[0] if word else type(error).__name__
+
+
+def _drop(connection: BaseConnection) -> None:
+    """End a connection that did not come about, and the streams that it leaves open then."""
+    connection.invalidate()
+    for part in vars(connection).values():
+        if isinstance(part, MemoryObjectSendStream | MemoryObjectReceiveStream):
+            part.close()
 
 
 def check_url(url: object) -> str:
@@ -152,7 +161,7 @@ class Link:
                 error = error.exceptions[0]
             self._refusal = error
             if connection is not None:
-                connection.invalidate()
+                _drop(connection)
         finally:
             self._opening = None
             opened.set()
@@ -260,16 +269,15 @@ class Link:
             ArtifactStoreError: Redis could not be reached, did not answer in time, or refused.
         """
         sent: BaseConnection | None = None
+        losses = 0
         with trio.move_on_after(self._timeout):
             for attempt in range(3):
                 try:
                     connection = await self.connected()
-                except ArtifactStoreError as error:
+                except (ArtifactStoreError, ArtifactStoreClosedError) as error:
                     if sent is None:
                         raise
-                    raise self._lost(
-                        "the connection to Redis was lost and is not to be had again", sent
-                    ) from error
+                    raise self._lost("the connection to Redis was lost for good", sent) from error
                 try:
                     request = connection.create_request(command, *args, decode=False)
                     sent = connection
@@ -283,7 +291,8 @@ class Link:
                 except redis_errors.RedisError as error:
                     lost = isinstance(error, redis_errors.ConnectionError)
                     if lost and not isinstance(error, redis_errors.BusyLoadingError):
-                        if attempt:
+                        losses += 1
+                        if losses == 2:
                             break
                         continue
                     refusal = _said(error)

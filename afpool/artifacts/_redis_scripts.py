@@ -57,7 +57,7 @@ local function remove(ref)
   if not row then return {kind = '', bytes = 0} end
   redis.call('ZREM', A, age(row.created, ref))
   redis.call('ZREM', K, of_kind(row.kind) .. age(row.created, ref))
-  redis.call('HINCRBY', S, 'bytes', digits(-row.bytes))
+  redis.call('HINCRBY', S, 'bytes', digits(0 - row.bytes))  -- and not -0
   return row
 end
 local function settle()
@@ -90,6 +90,15 @@ local function absent(first, last)
   return #missing > 1 and missing or nil
 end
 """.replace("LAST", str(LAST)).replace("GRACE", str(GRACE))
+
+# now, where the piece begins, the piece, for how many seconds it is kept; staged under KEYS[8]
+_STAGE: Final = """
+local begin = tonumber(ARGV[2])
+if redis.call('STRLEN', KEYS[8]) < begin then return {'lost'} end
+redis.call('SETRANGE', KEYS[8], begin, ARGV[3])
+redis.call('EXPIRE', KEYS[8], ARGV[4])
+return {'ok'}
+"""
 
 # now, asked expiry, parents
 _PLAN: Final = """
@@ -215,11 +224,12 @@ class Script:
 
 
 PLAN: Final = Script(_PLAN)
+STAGE: Final = Script(_STAGE)
 PUT: Final = Script(_PUT)
 FIND: Final = Script(_FIND)
 DELETE: Final = Script(_DELETE)
 LIST: Final = Script(_LIST)
-ALL: Final = (PLAN, PUT, FIND, DELETE, LIST)
+ALL: Final = (PLAN, STAGE, PUT, FIND, DELETE, LIST)
 
 
 def age_after(created: int, ref: str) -> str:

@@ -357,7 +357,9 @@ class UnreadableArtifactStoreError(ArtifactError):
     deliveries = (NOT_SENT,)
 
     def __init__(self, place: str, problem: StoreProblem, advice: str) -> None:
-        self.place, self.problem, self.advice = place, problem, advice
+        self.place = place
+        self.problem: StoreProblem = problem
+        self.advice = advice
         super().__init__(f"{place} cannot be used as an artifact store ({problem}): {advice}")
 
 

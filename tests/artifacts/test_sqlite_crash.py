@@ -19,8 +19,8 @@ from afpool.artifacts import SqliteArtifacts
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Eight tasks put at once, of sizes from nothing to several hundred pages; what each put gave is written to the
-# pipe, one write a line, after the put has returned.
+# Eight tasks put at once, of sizes from nothing to several hundred pages; what each put gave is written to
+# the pipe, one write a line, after the put has returned.
 CHILD = """
 import os, sys, trio
 from afpool import Identity

@@ -225,8 +225,9 @@ async def run_case(harness: StoreHarness, case: Case) -> CaseResult:
     try:
         with trio.fail_after(WITHIN):
             async with AsyncExitStack() as opened:
-                store = await opened.enter_async_context(harness.open_store())
-                if case.streams and not isinstance(store, StreamingArtifactStore):
+                store: ArtifactStore = await opened.enter_async_context(harness.open_store())
+                streaming: object = store
+                if case.streams and not isinstance(streaming, StreamingArtifactStore):
                     return CaseResult(case.name, "not-applicable", "the store does not stream")
                 lacking = [hook for hook in case.needs if getattr(harness, hook) is None]
                 check(not lacking, f"needs the harness's {' and '.join(lacking)}, which it does not have")
