@@ -89,6 +89,11 @@ bench: ## all measurements
 	@$(PREPARE) dev peers
 	@$(RUN) benchmarks/run.py $(ARGS)
 
+.PHONY: bench-artifacts
+bench-artifacts: ## artifact stores: puts beside bare commits, pages of long lists
+	@$(PREPARE) dev redis
+	@$(RUN) benchmarks/artifacts.py --redis $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev

@@ -16,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import json
+import time
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SLICE: Final = 64 * 1024
 """Bytes, roughly, that one step handles."""
 
+_PAUSE: Final = 50e-6
 _NODE: Final = 8  # what a value costs beside its characters
 _encode = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
@@ -99,6 +101,11 @@ def weigh(value: Any, limit: int, depth: int = MAX_DEPTH) -> int:
     return total
 
 
+def give_way() -> None:
+    """Let the loop's thread run, which would otherwise wait for the interpreter's switch interval."""
+    time.sleep(_PAUSE)
+
+
 def write_small(value: Any) -> bytes:
     """Write a value that `weigh` has walked to the end."""
     try:
@@ -114,8 +121,16 @@ def write(value: Any, slice_: int = SLICE) -> bytes:
     Raises:
         ContentError: It is not JSON, or it changed.
     """
+    pieces: list[bytes] = []
+    since = 0
     try:
-        return b"".join(_pieces(value, slice_, MAX_DEPTH))
+        for piece in _pieces(value, slice_, MAX_DEPTH):
+            pieces.append(piece)
+            since += len(piece)
+            if since >= SLICE:
+                since = 0
+                give_way()
+        return b"".join(pieces)
     except (RuntimeError, LookupError):
         pass
     raise ContentError("the data was changed by somebody else while it was being stored")
@@ -198,8 +213,13 @@ def encode_text(text: str, slice_: int = SLICE) -> bytes:
     Raises:
         ContentError: It holds an unpaired surrogate.
     """
+    pieces: list[bytes] = []
     try:
-        return b"".join(text[at : at + slice_].encode() for at in range(0, len(text), slice_))
+        for at in range(0, len(text), slice_):
+            pieces.append(text[at : at + slice_].encode())
+            if at >= SLICE:
+                give_way()
+        return b"".join(pieces)
     except UnicodeEncodeError:
         pass
     raise ContentError("the text holds an unpaired surrogate, which UTF-8 cannot say")

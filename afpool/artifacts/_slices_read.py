@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from .._base.canonical import MAX_DEPTH
-from ._slices import SLICE
+from ._slices import SLICE, give_way
 
 _DECODER: Final[Any] = json.JSONDecoder()  # its scanner is in no stub
 _scan = _DECODER.scan_once
@@ -51,13 +51,15 @@ def decode_text(data: bytes, slice_: int = SLICE) -> str:
             end += 1
         pieces.append(data[at:end].decode())
         at = end
+        if at > SLICE:
+            give_way()
     return "".join(pieces)
 
 
 class _Reader:
     """Reads what fits a window with one call, and takes apart what does not."""
 
-    __slots__ = ("_at", "_one_by_one", "_slice", "_start", "_text", "_window")
+    __slots__ = ("_at", "_gave_way", "_one_by_one", "_slice", "_start", "_text", "_window")
 
     def __init__(self, text: str, slice_: int) -> None:
         self._text = text
@@ -65,6 +67,7 @@ class _Reader:
         self._at = 0
         self._start = 0  # of the window
         self._window = text[:slice_]
+        self._gave_way = 0  # where it was last
         self._one_by_one = 0  # up to here members are read singly
 
     def document(self) -> Any:
@@ -72,6 +75,11 @@ class _Reader:
         if self._skip():
             raise ValueError("something stands behind the end of the document")
         return value
+
+    def _give_way(self, at: int) -> None:
+        if at - self._gave_way >= SLICE:
+            self._gave_way = at
+            give_way()
 
     def _skip(self) -> str:
         """Pass blanks and give the next character, or nothing at the end."""
@@ -83,6 +91,7 @@ class _Reader:
         char = self._skip()
         value = self._from_window()
         if value is _UNKNOWN and self._start != self._at:
+            self._give_way(self._at)
             self._start = self._at
             self._window = self._text[self._at : self._at + self._slice]
             value = self._from_window()
@@ -143,6 +152,7 @@ class _Reader:
             if at - start >= self._slice and not _HIGH_SURROGATE.fullmatch(text, at - 6, at):
                 pieces.append(_unescape(text[start:at]))
                 start = at
+                self._give_way(at)
 
     def _list(self, depth: int) -> list[Any]:
         values: list[Any] = []
@@ -200,6 +210,7 @@ class _Reader:
                 pass
             else:
                 self._at += stop - 2
+                self._give_way(self._at)
                 return members
         self._one_by_one = self._at + len(window)
         return None

@@ -22,14 +22,15 @@ SCHEMA_VERSION: Final = 1
 TABLES: Final = {
     "scopes": ("id", "name", "count", "bytes", "newest", "soonest"),
     "artifacts": (
-        "id", "scope", "ref", "kind", "media_type", "bytes", "shape", "created", "used", "expires", "label",
-        "digest", "run_id", "call_id", "parents",
+        "scope", "ref", "payload", "kind", "media_type", "bytes", "shape", "created", "used", "expires",
+        "label", "digest", "run_id", "call_id", "parents",
     ),
     "payloads": ("id", "data"),
 }  # fmt: skip
 
 # Payloads have a table of their own and keys that only grow: listing does not read past them, and a put adds
-# its pages at the end. `soonest` is no later than the earliest expiry in the scope.
+# its pages at the end. Every further index is a page more to write for each put; so `used` is set only where
+# something can go for it. `soonest` is no later than the earliest expiry in the scope.
 _SCHEMA: Final = f"""
 CREATE TABLE scopes (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, count INTEGER NOT NULL, bytes INTEGER NOT NULL,
@@ -37,14 +38,14 @@ CREATE TABLE scopes (
 );
 CREATE INDEX scopes_by_expiry ON scopes (soonest) WHERE soonest IS NOT NULL;
 CREATE TABLE artifacts (
-    id INTEGER PRIMARY KEY, scope INTEGER NOT NULL, ref TEXT NOT NULL, kind TEXT NOT NULL,
+    scope INTEGER NOT NULL, ref TEXT NOT NULL, payload INTEGER NOT NULL, kind TEXT NOT NULL,
     media_type TEXT NOT NULL, bytes INTEGER NOT NULL, shape TEXT NOT NULL, created INTEGER NOT NULL,
-    used INTEGER NOT NULL, expires INTEGER, label TEXT, digest TEXT, run_id TEXT, call_id TEXT, parents TEXT
-);
-CREATE UNIQUE INDEX artifacts_by_ref ON artifacts (scope, ref);
+    used INTEGER, expires INTEGER, label TEXT, digest TEXT, run_id TEXT, call_id TEXT, parents TEXT,
+    PRIMARY KEY (scope, ref)
+) WITHOUT ROWID;
 CREATE INDEX artifacts_by_age ON artifacts (scope, created DESC, ref);
 CREATE INDEX artifacts_by_kind ON artifacts (scope, kind, created DESC, ref);
-CREATE INDEX artifacts_by_use ON artifacts (scope, used, ref);
+CREATE INDEX artifacts_by_use ON artifacts (scope, used, ref) WHERE used IS NOT NULL;
 CREATE INDEX artifacts_by_expiry ON artifacts (scope, expires) WHERE expires IS NOT NULL;
 CREATE TABLE payloads (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 PRAGMA application_id = {APPLICATION_ID};

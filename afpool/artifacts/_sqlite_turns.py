@@ -36,7 +36,8 @@ _COLUMNS: Final = (
 )
 _OF_SCOPE: Final = " FROM artifacts WHERE scope = (SELECT id FROM scopes WHERE name = ?)"
 HEAD: Final = "SELECT " + _COLUMNS + _OF_SCOPE + " AND ref = ?"
-_DATA: Final = ", (SELECT data FROM payloads WHERE payloads.id = artifacts.id)"
+_VICTIM: Final = "SELECT payload, ref, kind, bytes FROM artifacts WHERE scope = ? "
+_DATA: Final = ", (SELECT data FROM payloads WHERE payloads.id = artifacts.payload)"
 GET: Final = "SELECT " + _COLUMNS + _DATA + _OF_SCOPE + " AND ref = ?"
 
 
@@ -104,7 +105,8 @@ class Uses:
     def start_after(self, connection: sqlite3.Connection) -> None:
         """Start later than everything that the file knows of, whatever the clock says."""
         (last,) = connection.execute(
-            "SELECT max((SELECT max(used) FROM artifacts WHERE scope = scopes.id)) FROM scopes"
+            "SELECT max((SELECT max(used) FROM artifacts WHERE scope = scopes.id AND used IS NOT NULL)) "
+            "FROM scopes"
         ).fetchone()
         self._last = last or 0
 
@@ -181,16 +183,18 @@ class Turns:
 
     def _insert(self, totals: _Totals, ticket: Ticket, data: bytes) -> None:
         parents = json.dumps(ticket.parents) if ticket.parents else None
-        inserted = self._connection.execute(
-            "INSERT INTO artifacts (scope, ref, kind, media_type, bytes, shape, created, used, expires, "
-            "label, digest, run_id, call_id, parents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        used = self._book.tick(ticket.created) if self._retention.by_use else None
+        inserted = self._connection.execute("INSERT INTO payloads (data) VALUES (?)", (data,))
+        self._connection.execute(
+            "INSERT INTO artifacts (scope, ref, payload, kind, media_type, bytes, shape, created, used, "
+            "expires, label, digest, run_id, call_id, parents) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                totals.id, ticket.ref, ticket.kind, ticket.media_type, ticket.bytes, ticket.shape,
-                ticket.created, self._book.tick(ticket.created), ticket.expires, ticket.label, ticket.digest,
+                totals.id, ticket.ref, inserted.lastrowid, ticket.kind, ticket.media_type, ticket.bytes,
+                ticket.shape, ticket.created, used, ticket.expires, ticket.label, ticket.digest,
                 ticket.run_id, ticket.call_id, parents,
             ),
         )  # fmt: skip
-        self._connection.execute("INSERT INTO payloads (id, data) VALUES (?, ?)", (inserted.lastrowid, data))
         totals.count += 1
         totals.bytes += ticket.bytes
         totals.newest = ticket.created
@@ -246,22 +250,23 @@ class Turns:
                 reason, wanted = "max-bytes", 1
             else:
                 break
-            swept += self._remove(
-                totals,
-                self._connection.execute(
-                    "SELECT id, ref, kind, bytes FROM artifacts WHERE scope = ? ORDER BY used, ref LIMIT ?",
-                    (totals.id, wanted),
-                ).fetchall(),
-                reason,
-            )
+            swept += self._remove(totals, self._least_used(totals, wanted), reason)
         return swept
+
+    def _least_used(self, totals: _Totals, wanted: int) -> list[tuple[int, str, str, int]]:
+        """Give what was used least recently; first of all that of which it was never noted, by age."""
+        never = _VICTIM + "AND used IS NULL ORDER BY created, ref LIMIT ?"
+        found = self._connection.execute(never, (totals.id, wanted)).fetchall()
+        if len(found) < wanted:
+            noted = _VICTIM + "AND used IS NOT NULL ORDER BY used, ref LIMIT ?"
+            found += self._connection.execute(noted, (totals.id, wanted - len(found))).fetchall()
+        return found
 
     def _clear_expired(self, totals: _Totals, now: int, most: int) -> list[Swept]:
         if totals.soonest is None or totals.soonest > now:
             return []
         rows = self._connection.execute(
-            "SELECT id, ref, kind, bytes FROM artifacts WHERE scope = ? AND expires <= ? "
-            "ORDER BY expires, ref LIMIT ?",
+            _VICTIM + "AND expires <= ? ORDER BY expires, ref LIMIT ?",
             (totals.id, now, most),
         ).fetchall()
         swept = self._remove(totals, rows, "ttl")
@@ -274,9 +279,9 @@ class Turns:
         self, totals: _Totals, rows: Iterable[tuple[int, str, str, int]], reason: SweepReason
     ) -> list[Swept]:
         swept: list[Swept] = []
-        for row, ref, kind, size in rows:
-            self._connection.execute("DELETE FROM artifacts WHERE id = ?", (row,))
-            self._connection.execute("DELETE FROM payloads WHERE id = ?", (row,))
+        for payload, ref, kind, size in rows:
+            self._connection.execute("DELETE FROM artifacts WHERE scope = ? AND ref = ?", (totals.id, ref))
+            self._connection.execute("DELETE FROM payloads WHERE id = ?", (payload,))
             totals.count -= 1
             totals.bytes -= size
             swept.append(Swept(ref, reason, kind, size))
@@ -286,9 +291,7 @@ class Turns:
         """Take an artifact away, if it is there."""
         totals = self._totals_of(name)
         if totals is not None:
-            rows = self._connection.execute(
-                "SELECT id, ref, kind, bytes FROM artifacts WHERE scope = ? AND ref = ?", (totals.id, ref)
-            ).fetchall()
+            rows = self._connection.execute(_VICTIM + "AND ref = ?", (totals.id, ref)).fetchall()
             self._remove(totals, rows, "ttl")
 
     def write_uses(self, name: str) -> None:
@@ -297,7 +300,8 @@ class Turns:
         noted = self._book.take(name)
         if totals is not None and noted:
             self._connection.executemany(
-                "UPDATE artifacts SET used = ?1 WHERE scope = ?2 AND ref = ?3 AND used < ?1",
+                "UPDATE artifacts SET used = ?1 WHERE scope = ?2 AND ref = ?3 "
+                "AND (used IS NULL OR used < ?1)",
                 [(used, totals.id, ref) for ref, used in noted],
             )
 

@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 TOGETHER: Final = 128
 """Writes in one commit, at most."""
+CLEAR_EVERY: Final = 100_000
+"""Microseconds between two looks for what has expired in scopes that nobody puts into."""
 
 
 @final
@@ -127,6 +129,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._loop = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._run, name="afpool artifacts writer", daemon=True)
+        self._clear_at = 0
         self.stopped = False
         self.ended = trio.Event()
 
@@ -189,7 +192,9 @@ class Writer:
                     job.value = job.run(turns, now)
                 except ArtifactError as refusal:
                     job.error = refusal
-            turns.clear_one_scope(now)
+            if now >= self._clear_at:
+                self._clear_at = now + CLEAR_EVERY
+                turns.clear_one_scope(now)
             turns.finish()
         except Exception as error:  # noqa: BLE001 -- whatever it is, somebody waits for an answer
             self._roll_back()

@@ -82,7 +82,7 @@ def sqlite_harness(folder: Path) -> StoreHarness:
 
         with sqlite3.connect(store.path) as connection:
             ((row, data),) = connection.execute(
-                "SELECT payloads.id, data FROM payloads JOIN artifacts USING (id) WHERE ref = ?", (ref,)
+                "SELECT payload, data FROM artifacts JOIN payloads ON payload = id WHERE ref = ?", (ref,)
             )
             changed = data[:-1] + bytes([data[-1] ^ 1])
             connection.execute("UPDATE payloads SET data = ? WHERE id = ?", (changed, row))

@@ -431,7 +431,7 @@ async def test_the_totals_are_those_of_the_rows(file: Path) -> None:
         ).fetchall()
         noted = connection.execute("SELECT id, count, bytes FROM scopes ORDER BY id").fetchall()
         assert noted == counted
-        orphans = "SELECT count(*) FROM payloads WHERE id NOT IN (SELECT id FROM artifacts)"
+        orphans = "SELECT count(*) FROM payloads WHERE id NOT IN (SELECT payload FROM artifacts)"
         assert connection.execute(orphans).fetchone() == (0,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -551,7 +551,7 @@ async def test_a_row_that_somebody_damaged_is_unreadable_and_not_missing(file: P
             damage = [
                 "UPDATE payloads SET data = x'ff' WHERE id = 1",
                 "UPDATE payloads SET data = '{\"a\":1' WHERE id = 2",
-                "UPDATE artifacts SET created = 'yesterday', parents = '{' WHERE id = 3",
+                "UPDATE artifacts SET created = 'yesterday', parents = '{' WHERE payload = 3",
             ]
             for statement in damage:
                 connection.execute(statement)
