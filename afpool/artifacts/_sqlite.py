@@ -250,6 +250,7 @@ class SqliteArtifacts:
         if known is None:
             await self._absent()
             return
+        await trio.lowlevel.checkpoint()
         await self._write(Job(lambda turns, _: turns.delete(name, known)), "delete")
 
     async def list(
@@ -273,22 +274,24 @@ class SqliteArtifacts:
     # What they stand on.
 
     async def _write(self, job: Job[T], verb: str) -> T:
-        await trio.lowlevel.checkpoint()
+        """Have a job done. A checkpoint has been passed before."""
         self._check_open()
         submitted = False
         with trio.move_on_after(self._timeout):
-            async with self._room:
+            try:
+                self._room.acquire_nowait()
+            except trio.WouldBlock:
+                await self._room.acquire()
+            try:
                 writer = self._check_open()
                 writer.submit(job)
                 submitted = True
-                try:
-                    await job.done.wait()
-                except BaseException:
-                    job.leave()
-                    raise
-                if job.error is not None:
-                    raise job.error
-                return job.value
+                await self._outcome(job)
+            finally:
+                self._room.release()
+            if job.error is not None:
+                raise job.error
+            return job.value
         waited = f"the {verb} was not finished in {self._timeout:g} s"
         if not submitted or job.withdrawn:
             raise ArtifactStoreError(f"{waited} for those before it; nothing was changed; try again later")
@@ -297,6 +300,13 @@ class SqliteArtifacts:
             "works",
             delivery=IN_DOUBT,
         )
+
+    async def _outcome(self, job: Job[Any]) -> None:
+        try:
+            await job.done.wait()
+        except BaseException:
+            job.leave()
+            raise
 
     async def _read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         await trio.lowlevel.checkpoint()

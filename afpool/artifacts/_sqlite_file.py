@@ -19,35 +19,37 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x41465041
 SCHEMA_VERSION: Final = 1
+LOG_PAGES: Final = 4000
+"""Pages of the write-ahead log, about, at which it is copied into the file: 16 MB."""
 TABLES: Final = {
-    "scopes": ("id", "name", "count", "bytes", "newest", "soonest"),
+    "scopes": ("id", "name", "count", "bytes", "soonest"),
     "artifacts": (
-        "scope", "ref", "payload", "kind", "media_type", "bytes", "shape", "created", "used", "expires",
-        "label", "digest", "run_id", "call_id", "parents",
+        "id", "scope", "ref", "kind", "media_type", "bytes", "shape", "created", "expires", "label", "digest",
+        "run_id", "call_id", "parents", "data",
     ),
-    "payloads": ("id", "data"),
+    "uses": ("id", "scope", "used"),
 }  # fmt: skip
 
-# Payloads have a table of their own and keys that only grow: listing does not read past them, and a put adds
-# its pages at the end. Every further index is a page more to write for each put; so `used` is set only where
-# something can go for it. `soonest` is no later than the earliest expiry in the scope.
+# What a put costs is the pages that it changes. So rows are added at the end, with the payload in the last
+# column, which is read only by who wants it; and what only limits need is kept by who has limits: where
+# `count` and `bytes` of a scope are known, each of its rows has one in `uses`. No two rows of a scope have
+# one `created`, so it orders them by itself. `soonest` is no later than the earliest expiry.
 _SCHEMA: Final = f"""
 CREATE TABLE scopes (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, count INTEGER NOT NULL, bytes INTEGER NOT NULL,
-    newest INTEGER NOT NULL, soonest INTEGER
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, count INTEGER, bytes INTEGER, soonest INTEGER
 );
 CREATE INDEX scopes_by_expiry ON scopes (soonest) WHERE soonest IS NOT NULL;
 CREATE TABLE artifacts (
-    scope INTEGER NOT NULL, ref TEXT NOT NULL, payload INTEGER NOT NULL, kind TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, scope INTEGER NOT NULL, ref TEXT NOT NULL, kind TEXT NOT NULL,
     media_type TEXT NOT NULL, bytes INTEGER NOT NULL, shape TEXT NOT NULL, created INTEGER NOT NULL,
-    used INTEGER, expires INTEGER, label TEXT, digest TEXT, run_id TEXT, call_id TEXT, parents TEXT,
-    PRIMARY KEY (scope, ref)
-) WITHOUT ROWID;
-CREATE INDEX artifacts_by_age ON artifacts (scope, created DESC, ref);
-CREATE INDEX artifacts_by_kind ON artifacts (scope, kind, created DESC, ref);
-CREATE INDEX artifacts_by_use ON artifacts (scope, used, ref) WHERE used IS NOT NULL;
+    expires INTEGER, label TEXT, digest TEXT, run_id TEXT, call_id TEXT, parents TEXT, data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX artifacts_by_ref ON artifacts (scope, ref);
+CREATE UNIQUE INDEX artifacts_by_age ON artifacts (scope, created);
+CREATE INDEX artifacts_by_kind ON artifacts (scope, kind, created);
 CREATE INDEX artifacts_by_expiry ON artifacts (scope, expires) WHERE expires IS NOT NULL;
-CREATE TABLE payloads (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE uses (id INTEGER PRIMARY KEY, scope INTEGER NOT NULL, used INTEGER NOT NULL);
+CREATE INDEX uses_by_age ON uses (scope, used);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
@@ -169,6 +171,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             path, "cannot-open", f"its journal mode is {mode}; a write-ahead log needs a local file system"
         )
     connection.execute("PRAGMA synchronous = FULL")
+    # most pages of the log are the same few, written again: the longer it is, the less is copied in the end
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {4 * LOG_PAGES * 4096}")
     connection.execute("PRAGMA secure_delete = FAST")
     connection.execute("BEGIN IMMEDIATE")
     if _is_new(connection):  # and not made by another process meanwhile

@@ -2,9 +2,10 @@
 
 Invariants:
 
-* A scope's `count` and `bytes` are those of its rows whenever a transaction ends: they are changed with the
-  rows and by nobody else. So room is made without counting.
-* `newest` of a scope only grows: a later put is newer, whatever the clock does, in whichever process.
+* A scope's `count` and `bytes`, where they are known, are those of its rows whenever a transaction ends: they
+  are changed with the rows and by nobody else. A store without limits makes them unknown; one with limits
+  counts once, and from then on makes room without counting.
+* A put is newer than everything in its scope, whatever the clock does, in whichever process.
 * A turn that refuses has written nothing.
 """
 
@@ -36,9 +37,16 @@ _COLUMNS: Final = (
 )
 _OF_SCOPE: Final = " FROM artifacts WHERE scope = (SELECT id FROM scopes WHERE name = ?)"
 HEAD: Final = "SELECT " + _COLUMNS + _OF_SCOPE + " AND ref = ?"
-_VICTIM: Final = "SELECT payload, ref, kind, bytes FROM artifacts WHERE scope = ? "
-_DATA: Final = ", (SELECT data FROM payloads WHERE payloads.id = artifacts.payload)"
-GET: Final = "SELECT " + _COLUMNS + _DATA + _OF_SCOPE + " AND ref = ?"
+_SCOPE: Final = (
+    "SELECT id, (SELECT created FROM artifacts WHERE scope = scopes.id ORDER BY created DESC LIMIT 1), "
+    "count, bytes, soonest FROM scopes WHERE name = ?"
+)
+_VICTIM: Final = "SELECT id, ref, kind, bytes FROM artifacts WHERE scope = ? "
+_LEAST_USED: Final = (
+    "SELECT artifacts.id, ref, kind, bytes FROM uses JOIN artifacts USING (id) WHERE uses.scope = ? "
+    "ORDER BY uses.used, uses.id LIMIT ?"
+)
+GET: Final = "SELECT " + _COLUMNS + ", data" + _OF_SCOPE + " AND ref = ?"
 
 
 def listing(
@@ -51,9 +59,9 @@ def listing(
         statement += " AND kind = ?"
         parameters.append(kind)
     if after is not None:
-        statement += " AND created <= ? AND (created < ? OR ref > ?)"
-        parameters += [after[0], after[0], after[1]]
-    statement += " AND (expires IS NULL OR expires > ?) ORDER BY created DESC, ref LIMIT ?"
+        statement += " AND created < ?"
+        parameters.append(after[0])
+    statement += " AND (expires IS NULL OR expires > ?) ORDER BY created DESC LIMIT ?"
     return statement, [*parameters, now, most]
 
 
@@ -105,8 +113,7 @@ class Uses:
     def start_after(self, connection: sqlite3.Connection) -> None:
         """Start later than everything that the file knows of, whatever the clock says."""
         (last,) = connection.execute(
-            "SELECT max((SELECT max(used) FROM artifacts WHERE scope = scopes.id AND used IS NOT NULL)) "
-            "FROM scopes"
+            "SELECT max((SELECT max(used) FROM uses WHERE scope = scopes.id)) FROM scopes"
         ).fetchone()
         self._last = last or 0
 
@@ -130,16 +137,21 @@ class Uses:
 
 
 @attrs.define(eq=False)
-class _Totals:
-    id: int
-    count: int
-    bytes: int
-    newest: int
-    soonest: int | None
-    known_soonest: int | None = attrs.field(init=False)
+class _Scope:
+    """What a transaction knows of a scope, and what the file does."""
 
-    def __attrs_post_init__(self) -> None:
-        self.known_soonest = self.soonest
+    id: int
+    newest: int
+    in_file: tuple[int | None, int | None, int | None]
+    count: int | None
+    bytes: int | None
+    soonest: int | None
+    lost_some: bool = False
+
+    def add(self, count: int, size: int) -> None:
+        if self.count is not None and self.bytes is not None:
+            self.count += count
+            self.bytes += size
 
 
 @final
@@ -155,13 +167,13 @@ class Turns:
         given_up: What other scopes gave up, with whose it was.
     """
 
-    __slots__ = ("_book", "_connection", "_retention", "_totals", "given_up")
+    __slots__ = ("_book", "_connection", "_retention", "_scopes", "given_up")
 
     def __init__(self, connection: sqlite3.Connection, retention: Retention, book: Uses) -> None:
         self._connection = connection
         self._retention = retention
         self._book = book
-        self._totals: dict[str, _Totals] = {}
+        self._scopes: dict[str, _Scope] = {}
         self.given_up: list[tuple[Identity, Swept]] = []
 
     def put(self, name: str, made: Draft, now: int) -> tuple[Ticket, list[Swept]]:
@@ -172,60 +184,76 @@ class Turns:
             UnknownParentRefError: A parent is not there.
         """
         made.check_ahead(now)
-        totals = self._totals_of(name)
-        self._check_parents(made, totals, now)
-        if totals is None:
-            totals = self._new_scope(name)
-        ticket = made.stamped(max(now, totals.newest + 1), self._retention)
-        swept = self._make_room(name, totals, ticket.bytes, now)
-        self._insert(totals, ticket, made.data)
+        scope = self._scope_of(name)
+        self._check_parents(made, scope, now)
+        if scope is None:
+            scope = self._new_scope(name)
+        ticket = made.stamped(max(now, scope.newest + 1), self._retention)
+        swept = self._make_room(name, scope, ticket.bytes, now)
+        self._insert(scope, ticket, made.data)
         return ticket, swept
 
-    def _insert(self, totals: _Totals, ticket: Ticket, data: bytes) -> None:
+    def _insert(self, scope: _Scope, ticket: Ticket, data: bytes) -> None:
         parents = json.dumps(ticket.parents) if ticket.parents else None
-        used = self._book.tick(ticket.created) if self._retention.by_use else None
-        inserted = self._connection.execute("INSERT INTO payloads (data) VALUES (?)", (data,))
-        self._connection.execute(
-            "INSERT INTO artifacts (scope, ref, payload, kind, media_type, bytes, shape, created, used, "
-            "expires, label, digest, run_id, call_id, parents) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        inserted = self._connection.execute(
+            "INSERT INTO artifacts (scope, ref, kind, media_type, bytes, shape, created, expires, label, "
+            "digest, run_id, call_id, parents, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                totals.id, ticket.ref, inserted.lastrowid, ticket.kind, ticket.media_type, ticket.bytes,
-                ticket.shape, ticket.created, used, ticket.expires, ticket.label, ticket.digest,
-                ticket.run_id, ticket.call_id, parents,
+                scope.id, ticket.ref, ticket.kind, ticket.media_type, ticket.bytes, ticket.shape,
+                ticket.created, ticket.expires, ticket.label, ticket.digest, ticket.run_id, ticket.call_id,
+                parents, data,
             ),
         )  # fmt: skip
-        totals.count += 1
-        totals.bytes += ticket.bytes
-        totals.newest = ticket.created
+        if self._retention.by_use:
+            self._connection.execute(
+                "INSERT INTO uses (id, scope, used) VALUES (?, ?, ?)",
+                (inserted.lastrowid, scope.id, self._book.tick(ticket.created)),
+            )
+        scope.add(1, ticket.bytes)
+        scope.newest = ticket.created
         if ticket.expires is not None:
-            totals.soonest = min(ticket.expires, totals.soonest or ticket.expires)
+            scope.soonest = min(ticket.expires, scope.soonest or ticket.expires)
 
-    def _totals_of(self, name: str) -> _Totals | None:
-        known = self._totals.get(name)
+    def _scope_of(self, name: str) -> _Scope | None:
+        known = self._scopes.get(name)
         if known is None:
-            row = self._connection.execute(
-                "SELECT id, count, bytes, newest, soonest FROM scopes WHERE name = ?", (name,)
-            ).fetchone()
+            row = self._connection.execute(_SCOPE, (name,)).fetchone()
             if row is None:
                 return None
-            known = self._totals[name] = _Totals(*row)
+            number, newest, *in_file = row
+            known = self._scopes[name] = _Scope(number, newest or 0, tuple(in_file), *in_file)
+            if not self._retention.by_use:
+                known.count = known.bytes = None
+            elif known.count is None:
+                self._count(known)
         return known
 
-    def _new_scope(self, name: str) -> _Totals:
-        made = self._connection.execute(
-            "INSERT INTO scopes (name, count, bytes, newest) VALUES (?, 0, 0, 0)", (name,)
+    def _count(self, scope: _Scope) -> None:
+        """Take up what a store without limits has left."""
+        counted = "SELECT count(*), coalesce(sum(bytes), 0) FROM artifacts WHERE scope = ?"
+        scope.count, scope.bytes = self._connection.execute(counted, (scope.id,)).fetchone()
+        self._connection.execute(
+            "INSERT OR IGNORE INTO uses (id, scope, used) SELECT id, scope, created FROM artifacts "
+            "WHERE scope = ?",
+            (scope.id,),
         )
-        totals = self._totals[name] = _Totals(made.lastrowid or 0, 0, 0, 0, None)
-        return totals
 
-    def _check_parents(self, made: Draft, totals: _Totals | None, now: int) -> None:
+    def _new_scope(self, name: str) -> _Scope:
+        total = 0 if self._retention.by_use else None
+        made = self._connection.execute(
+            "INSERT INTO scopes (name, count, bytes) VALUES (?, ?, ?)", (name, total, total)
+        )
+        scope = _Scope(made.lastrowid or 0, 0, (total, total, None), total, total, None)
+        self._scopes[name] = scope
+        return scope
+
+    def _check_parents(self, made: Draft, scope: _Scope | None, now: int) -> None:
         def there(ref: str) -> bool:
-            if totals is None or checked_ref(ref) is None:
+            if scope is None or checked_ref(ref) is None:
                 return False
             found = self._connection.execute(
                 "SELECT 1 FROM artifacts WHERE scope = ? AND ref = ? AND (expires IS NULL OR expires > ?)",
-                (totals.id, ref, now),
+                (scope.id, ref, now),
             )
             return found.fetchone() is not None
 
@@ -233,76 +261,68 @@ class Turns:
         if unresolved:
             raise UnknownParentRefError(unresolved)
 
-    def _make_room(self, name: str, totals: _Totals, size: int, now: int) -> list[Swept]:
-        swept = self._clear_expired(totals, now, -1)
+    def _make_room(self, name: str, scope: _Scope, size: int, now: int) -> list[Swept]:
+        swept = self._clear_expired(scope, now, -1)
         most, budget = self._retention.max_count_per_scope, self._retention.max_bytes_per_scope
-        if not (
-            (most is not None and totals.count + 1 > most)
-            or (budget is not None and totals.bytes + size > budget)
-        ):
-            return swept
-        self.write_uses(name)
-        while totals.count:
-            if most is not None and totals.count + 1 > most:
-                reason: SweepReason = "max-count"
-                wanted = totals.count + 1 - most
-            elif budget is not None and totals.bytes + size > budget:
-                reason, wanted = "max-bytes", 1
-            else:
-                break
-            swept += self._remove(totals, self._least_used(totals, wanted), reason)
+
+        def excess() -> tuple[SweepReason, int] | None:
+            if scope.count is None or scope.bytes is None or not scope.count:
+                return None
+            if most is not None and scope.count + 1 > most:
+                return "max-count", scope.count + 1 - most
+            if budget is not None and scope.bytes + size > budget:
+                return "max-bytes", 1
+            return None
+
+        if excess() is not None:
+            self.write_uses(name)
+        while (found := excess()) is not None:
+            reason, wanted = found
+            rows = self._connection.execute(_LEAST_USED, (scope.id, wanted)).fetchall()
+            swept += self._remove(scope, rows, reason)
         return swept
 
-    def _least_used(self, totals: _Totals, wanted: int) -> list[tuple[int, str, str, int]]:
-        """Give what was used least recently; first of all that of which it was never noted, by age."""
-        never = _VICTIM + "AND used IS NULL ORDER BY created, ref LIMIT ?"
-        found = self._connection.execute(never, (totals.id, wanted)).fetchall()
-        if len(found) < wanted:
-            noted = _VICTIM + "AND used IS NOT NULL ORDER BY used, ref LIMIT ?"
-            found += self._connection.execute(noted, (totals.id, wanted - len(found))).fetchall()
-        return found
-
-    def _clear_expired(self, totals: _Totals, now: int, most: int) -> list[Swept]:
-        if totals.soonest is None or totals.soonest > now:
+    def _clear_expired(self, scope: _Scope, now: int, most: int) -> list[Swept]:
+        if scope.soonest is None or scope.soonest > now:
             return []
         rows = self._connection.execute(
             _VICTIM + "AND expires <= ? ORDER BY expires, ref LIMIT ?",
-            (totals.id, now, most),
+            (scope.id, now, most),
         ).fetchall()
-        swept = self._remove(totals, rows, "ttl")
-        (totals.soonest,) = self._connection.execute(
-            "SELECT min(expires) FROM artifacts WHERE scope = ? AND expires IS NOT NULL", (totals.id,)
+        swept = self._remove(scope, rows, "ttl")
+        (scope.soonest,) = self._connection.execute(
+            "SELECT min(expires) FROM artifacts WHERE scope = ? AND expires IS NOT NULL", (scope.id,)
         ).fetchone()
         return swept
 
     def _remove(
-        self, totals: _Totals, rows: Iterable[tuple[int, str, str, int]], reason: SweepReason
+        self, scope: _Scope, rows: Iterable[tuple[int, str, str, int]], reason: SweepReason
     ) -> list[Swept]:
         swept: list[Swept] = []
-        for payload, ref, kind, size in rows:
-            self._connection.execute("DELETE FROM artifacts WHERE scope = ? AND ref = ?", (totals.id, ref))
-            self._connection.execute("DELETE FROM payloads WHERE id = ?", (payload,))
-            totals.count -= 1
-            totals.bytes -= size
+        for row, ref, kind, size in rows:
+            self._connection.execute("DELETE FROM artifacts WHERE id = ?", (row,))
+            self._connection.execute("DELETE FROM uses WHERE id = ?", (row,))
+            scope.add(-1, -size)
+            scope.lost_some = True
             swept.append(Swept(ref, reason, kind, size))
         return swept
 
     def delete(self, name: str, ref: str) -> None:
         """Take an artifact away, if it is there."""
-        totals = self._totals_of(name)
-        if totals is not None:
-            rows = self._connection.execute(_VICTIM + "AND ref = ?", (totals.id, ref)).fetchall()
-            self._remove(totals, rows, "ttl")
+        scope = self._scope_of(name)
+        if scope is not None:
+            rows = self._connection.execute(_VICTIM + "AND ref = ?", (scope.id, ref)).fetchall()
+            self._remove(scope, rows, "ttl")
 
     def write_uses(self, name: str) -> None:
         """Write down when the artifacts of a scope were used last."""
-        totals = self._totals_of(name)
+        scope = self._scope_of(name)
         noted = self._book.take(name)
-        if totals is not None and noted:
+        if scope is not None and noted:
             self._connection.executemany(
-                "UPDATE artifacts SET used = ?1 WHERE scope = ?2 AND ref = ?3 "
-                "AND (used IS NULL OR used < ?1)",
-                [(used, totals.id, ref) for ref, used in noted],
+                "UPDATE uses SET used = ?1 WHERE used < ?1 "
+                "AND id = (SELECT id FROM artifacts WHERE scope = ?2 AND ref = ?3)",
+                [(used, scope.id, ref) for ref, used in noted],
             )
 
     def write_all_uses(self) -> None:
@@ -317,22 +337,23 @@ class Turns:
         ).fetchone()
         if found is not None:
             (name,) = found
-            totals = self._totals_of(name)
-            if totals is not None:
-                swept = self._clear_expired(totals, now, AT_A_TIME)
+            scope = self._scope_of(name)
+            if scope is not None:
+                swept = self._clear_expired(scope, now, AT_A_TIME)
                 self.given_up += [(identity_of(name), one) for one in swept]
 
     def finish(self) -> None:
-        """Write the totals; the last thing before the commit. A scope that holds nothing is forgotten."""
-        for totals in self._totals.values():
-            if not totals.count:
-                self._connection.execute("DELETE FROM scopes WHERE id = ?", (totals.id,))
+        """Write what changed of the scopes; the last thing before the commit. An empty one is forgotten."""
+        for scope in self._scopes.values():
+            if scope.lost_some and self._is_empty(scope):
+                self._connection.execute("DELETE FROM scopes WHERE id = ?", (scope.id,))
                 continue
-            self._connection.execute(
-                "UPDATE scopes SET count = ?, bytes = ?, newest = ? WHERE id = ?",
-                (totals.count, totals.bytes, totals.newest, totals.id),
-            )
-            if totals.soonest != totals.known_soonest:
+            now = (scope.count, scope.bytes, scope.soonest)
+            if now != scope.in_file:
                 self._connection.execute(
-                    "UPDATE scopes SET soonest = ? WHERE id = ?", (totals.soonest, totals.id)
+                    "UPDATE scopes SET count = ?, bytes = ?, soonest = ? WHERE id = ?", (*now, scope.id)
                 )
+
+    def _is_empty(self, scope: _Scope) -> bool:
+        found = self._connection.execute("SELECT 1 FROM artifacts WHERE scope = ? LIMIT 1", (scope.id,))
+        return found.fetchone() is None

@@ -81,11 +81,9 @@ def sqlite_harness(folder: Path) -> StoreHarness:
         import sqlite3
 
         with sqlite3.connect(store.path) as connection:
-            ((row, data),) = connection.execute(
-                "SELECT payload, data FROM artifacts JOIN payloads ON payload = id WHERE ref = ?", (ref,)
-            )
+            ((row, data),) = connection.execute("SELECT id, data FROM artifacts WHERE ref = ?", (ref,))
             changed = data[:-1] + bytes([data[-1] ^ 1])
-            connection.execute("UPDATE payloads SET data = ? WHERE id = ?", (changed, row))
+            connection.execute("UPDATE artifacts SET data = ? WHERE id = ?", (changed, row))
         connection.close()
 
     return StoreHarness(

@@ -119,6 +119,6 @@ async def check_whole(store: SqliteArtifacts) -> list[int]:
         assert {f"acme/p{scope}/c": held for scope, held in enumerate(sizes) if held} == {
             name: size for name, size in noted.items() if size
         }
-        orphans = "SELECT count(*) FROM payloads WHERE id NOT IN (SELECT payload FROM artifacts)"
+        orphans = "SELECT count(*) FROM uses WHERE id NOT IN (SELECT id FROM artifacts)"
         assert connection.execute(orphans).fetchone() == (0,)
     return sizes

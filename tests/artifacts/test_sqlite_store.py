@@ -24,7 +24,7 @@ from afpool.artifacts import (
     UnreadableArtifactStoreError,
 )
 from afpool.artifacts._paging import read_cursor
-from afpool.artifacts._sqlite_turns import listing
+from afpool.artifacts._sqlite_turns import _LEAST_USED, listing
 from afpool.artifacts._sqlite_writer import Job
 from tests.artifacts.store_kit import ADA, BOB, Clock
 
@@ -311,7 +311,7 @@ async def test_a_put_that_is_cancelled_while_it_is_written_is_taken_away_again(f
     async with SqliteArtifacts(file) as store:
         assert not await refs(store, ADA)
         assert store._writer is not None
-        assert store._writer._connection.execute("SELECT count(*) FROM payloads").fetchone() == (0,)
+        assert store._writer._connection.execute("SELECT count(*) FROM artifacts").fetchone() == (0,)
 
 
 async def test_a_wait_ends_and_says_whether_anything_may_have_happened(
@@ -406,7 +406,9 @@ async def test_many_uses_are_written_down_without_a_put(file: Path, monkeypatch:
         await store.delete(BOB, "art_" + "0" * 22)  # behind it in the queue
         assert not store._uses._by_scope
         assert store._writer is not None
-        used, created = store._writer._connection.execute("SELECT used, created FROM artifacts").fetchone()
+        used, created = store._writer._connection.execute(
+            "SELECT used, created FROM uses JOIN artifacts USING (id)"
+        ).fetchone()
         assert used > created
 
 
@@ -431,9 +433,38 @@ async def test_the_totals_are_those_of_the_rows(file: Path) -> None:
         ).fetchall()
         noted = connection.execute("SELECT id, count, bytes FROM scopes ORDER BY id").fetchall()
         assert noted == counted
-        orphans = "SELECT count(*) FROM payloads WHERE id NOT IN (SELECT payload FROM artifacts)"
+        orphans = "SELECT count(*) FROM uses WHERE id NOT IN (SELECT id FROM artifacts)"
         assert connection.execute(orphans).fetchone() == (0,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_limits_hold_for_what_a_store_without_limits_left(file: Path) -> None:
+    async with SqliteArtifacts(file) as store:
+        metas = [await store.put(ADA, note("x" * 10)) for _ in range(4)]
+        await store.get(ADA, metas[0].ref)
+    for turn in range(2):
+        swept: list[Swept] = []
+        async with SqliteArtifacts(file, max_count_per_scope=3, max_bytes_per_scope=25) as store:
+            metas.append(await store.put(ADA, note("x" * 10), on_swept=swept.append))
+            # the oldest ones: where no limit was, no use was noted
+            gone = (metas[0:3], metas[3:5])[turn]
+            assert [one.ref for one in swept] == [meta.ref for meta in gone]
+            assert await refs(store, ADA) == [meta.ref for meta in metas[:-3:-1]]
+        async with SqliteArtifacts(file) as store:
+            metas.append(await store.put(ADA, note("x" * 10)))
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT count, bytes FROM scopes").fetchall() == [(None, None)]
+
+
+async def test_a_scope_without_artifacts_is_forgotten_with_and_without_limits(file: Path) -> None:
+    for limits in ({}, {"max_count_per_scope": 3}):
+        async with SqliteArtifacts(file, **limits) as store:
+            metas = [await store.put(ADA, note()) for _ in range(2)]
+            for meta in metas:
+                await store.delete(ADA, meta.ref)
+            assert store._writer is not None
+            for table in ("scopes", "artifacts", "uses"):
+                assert store._writer._connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
 async def test_what_expired_elsewhere_is_cleared_away_and_only_the_host_is_told(file: Path) -> None:
@@ -549,9 +580,9 @@ async def test_a_row_that_somebody_damaged_is_unreadable_and_not_missing(file: P
         metas = [await store.put(ADA, note(data)) for data in ("text", {"a": 1}, "other")]
         with closing(sqlite3.connect(file)) as connection:
             damage = [
-                "UPDATE payloads SET data = x'ff' WHERE id = 1",
-                "UPDATE payloads SET data = '{\"a\":1' WHERE id = 2",
-                "UPDATE artifacts SET created = 'yesterday', parents = '{' WHERE payload = 3",
+                "UPDATE artifacts SET data = x'ff' WHERE id = 1",
+                "UPDATE artifacts SET data = '{\"a\":1' WHERE id = 2",
+                "UPDATE artifacts SET created = 'yesterday', parents = '{' WHERE id = 3",
             ]
             for statement in damage:
                 connection.execute(statement)
@@ -590,3 +621,6 @@ async def test_a_page_costs_the_same_wherever_it_starts(file: Path) -> None:
             )
             assert "TEMP B-TREE" not in plan
             assert "created<?" in plan
+        plan = " ".join(row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + _LEAST_USED, (1, 1)))
+        assert "TEMP B-TREE" not in plan
+        assert "uses_by_age (scope=?)" in plan
