@@ -34,6 +34,7 @@ from ._types import (
     ArtifactPage,
     ArtifactStoreClosedError,
     ArtifactStoreError,
+    InvalidArtifactError,
     UnreadableArtifactError,
 )
 
@@ -50,6 +51,8 @@ T = TypeVar("T")
 
 WAITING: Final = 1024
 """Writes that wait for the thread at once, at most; who comes then waits for room first."""
+LARGEST: Final = 999_000_000
+"""Bytes of a payload; SQLite itself takes a billion in a row."""
 _NOTED: Final = 4096  # uses that wait to be written down
 
 
@@ -108,6 +111,7 @@ class SqliteArtifacts:
         self._uses = Uses()
         self._idle: list[sqlite3.Connection] = []
         self._writer: Writer | None = None
+        self._opened = False
         self._closed = False
 
     # Opening and closing.
@@ -120,11 +124,16 @@ class SqliteArtifacts:
             ArtifactStoreClosedError: The store was closed or is open already.
         """
         await trio.lowlevel.checkpoint()
-        if self._closed or self._writer is not None:
+        if self._closed or self._opened:
             raise ArtifactStoreClosedError(
                 "a SQLite store is opened once; nothing was done; make another object for the same file"
             )
-        connection = await trio.to_thread.run_sync(self._open_file, limiter=self._opening)
+        self._opened = True
+        try:
+            connection = await trio.to_thread.run_sync(self._open_file, limiter=self._opening)
+        except BaseException:
+            self._opened = False
+            raise
         self._writer = Writer(connection, self.retention, self._now, self._uses, self._tell)
         self._writer.start()
         return self
@@ -147,15 +156,17 @@ class SqliteArtifacts:
         """
         first, self._closed = not self._closed, True
         writer = self._writer
-        with trio.CancelScope(shield=True), trio.move_on_after(self._timeout):
-            if writer is not None and first:
-                # when this one is done, what nobody waited for any more has been handed over to be undone
-                last = Job(lambda turns, _: turns.write_all_uses())
-                writer.submit(last)
-                await last.done.wait()
-                writer.stop()
-                await trio.to_thread.run_sync(self._close_idle, limiter=self._opening)
-            if writer is not None:
+        if writer is not None:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._timeout):
+                if first:
+                    try:
+                        # when this is done, what nobody waits for any more has been handed over to be undone
+                        last = Job(lambda turns, _: turns.write_all_uses())
+                        writer.submit(last)
+                        await last.done.wait()
+                    finally:
+                        writer.stop()
+                    await trio.to_thread.run_sync(self._close_idle, limiter=self._opening)
                 await writer.ended.wait()
         await trio.lowlevel.checkpoint()
 
@@ -182,6 +193,11 @@ class SqliteArtifacts:
         """See `ArtifactStore.put`. Cancelled: what was stored meanwhile is taken away again."""
         name = identity_namespace(checked_scope(scope))
         made = await draft(new, self.retention, self._work)
+        if len(made.data) > LARGEST:
+            raise InvalidArtifactError(
+                f"the payload has {len(made.data)} bytes and SQLite holds {LARGEST} in one row; nothing was "
+                "stored; store it in parts"
+            )
 
         def undo(done: tuple[Ticket, list[Swept]]) -> None:
             if self._writer is not None:

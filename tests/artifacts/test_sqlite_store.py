@@ -17,6 +17,7 @@ from afpool import Identity, Seams
 from afpool.artifacts import (
     ArtifactStoreClosedError,
     ArtifactStoreError,
+    InvalidArtifactError,
     NewArtifact,
     SqliteArtifacts,
     Swept,
@@ -502,6 +503,53 @@ async def test_two_objects_share_a_file_and_their_limits_hold(file: Path) -> Non
         assert left == await refs(two, ADA)
         assert len(left) == 5
         assert sorted(left + [each.ref for each in swept]) == sorted(minted)
+
+
+async def test_what_is_larger_than_a_row_is_refused_by_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("afpool.artifacts._sqlite.LARGEST", 10)
+    async with SqliteArtifacts(file) as store:
+        await store.put(ADA, note("x" * 10))
+        with pytest.raises(InvalidArtifactError, match="SQLite holds 10 in one row"):
+            await store.put(ADA, note("x" * 11))
+
+
+async def test_closing_waits_so_long_and_no_longer_for_a_disk_that_hangs(file: Path) -> None:
+    store = await SqliteArtifacts(file, timeout=0.2).aopen()
+    with trio.fail_after(20):
+        go_on, job = await stalled(store)
+        await store.aclose()
+        assert store._writer is not None
+        assert not store._writer.ended.is_set()
+        go_on.set()
+        await store._writer.ended.wait()
+        assert job.done.is_set()
+
+
+async def test_a_store_that_could_not_be_opened_can_be_once_it_can(tmp_path: Path) -> None:
+    store = SqliteArtifacts(tmp_path / "folder" / "x.db")
+    with pytest.raises(UnreadableArtifactStoreError):
+        await store.aopen()
+    await trio.Path(tmp_path / "folder").mkdir()
+    async with store:
+        await store.put(ADA, note())
+
+
+async def test_of_two_openings_at_once_one_is_refused(file: Path) -> None:
+    store, refused = SqliteArtifacts(file), []
+
+    async def open_it() -> None:
+        try:
+            await store.aopen()
+        except ArtifactStoreClosedError as error:
+            refused.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(open_it)
+        nursery.start_soon(open_it)
+    await store.aclose()
+    assert len(refused) == 1
 
 
 # What the database does wrong.
