@@ -297,7 +297,8 @@ def redis_fault() -> str | None:
     shown = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"\bv=(\d+)\.", shown.stdout)
     if version is None or int(version[1]) < OLDEST_REDIS:
-        return f"redis-server {OLDEST_REDIS} or newer not found; the one on PATH says {shown.stdout.strip()!r}"
+        said = shown.stdout.strip()
+        return f"redis-server {OLDEST_REDIS} or newer not found; the one on PATH says {said!r}"
     return None
 
 
@@ -352,9 +353,7 @@ def prepare(components: Sequence[str]) -> None:
         raise PrepareError(
             f"usage: prepare.py [{' | '.join(LAYERS)}] {' '.join(f'[{name}]' for name in OTHERS)}"
         )
-    check_system(
-        wants_node=any(name in components for name in NEEDS_NODE), wants_redis="redis" in components
-    )
+    check_system(wants_node=any(name in components for name in NEEDS_NODE), wants_redis="redis" in components)
     jobs: list[Callable[[], None]] = []
     layers = [layer for layer in LAYERS if layer in components]
     if layers:

@@ -120,6 +120,9 @@ def test_limits_are_positive_or_absent(name: str) -> None:
 
 
 @given(st.integers(0, LAST), st.none() | st.integers(0, LAST), st.floats(0.001, 1e12))
+@example(1_000_000, 6_000_000, 1.0)
+@example(1_000_000, 1_500_000, 1.0)
+@example(LAST - 1, None, 1e12)
 def test_a_store_only_tightens_an_expiry(now: int, asked: int | None, ttl: float) -> None:
     expires = Retention(ttl=ttl).expiry(now, asked)
     assert expires is not None
