@@ -1,6 +1,6 @@
 # Every target does its own set-up and does it once: `make test` on a clean checkout is enough.
 # Needed beforehand: Python 3.11 or newer, make, and the package registries. What only root can install (Node.js
-# for what comes from npm) is installed by root on Debian; anybody else is told what is missing.
+# for what comes from npm, Redis) is installed by root on Debian; anybody else is told what is missing.
 #
 #   PYTHON=python3.12   which Python to make .venv with      ARGS="-k gate"   more arguments for pytest and scripts
 
@@ -26,8 +26,8 @@ demo: ## show the runtime at work: tenants, servers, refusals, all on this machi
 	@$(RUN) -m afpool demo $(ARGS)
 
 .PHONY: test
-test: ## all tests, including those against real MCP servers
-	@$(PREPARE) test peers
+test: ## all tests, including those against real MCP servers and Redis
+	@$(PREPARE) test redis peers
 	@AFPOOL_REQUIRE_PEERS=1 $(PYTEST) $(ARGS)
 
 .PHONY: test-quick
@@ -88,6 +88,11 @@ bench-openings: ## opening a client and making its first call, beside the offici
 bench: ## all measurements
 	@$(PREPARE) dev peers
 	@$(RUN) benchmarks/run.py $(ARGS)
+
+.PHONY: bench-artifacts
+bench-artifacts: ## artifact stores: puts beside bare commits, pages of long lists
+	@$(PREPARE) dev redis
+	@$(RUN) benchmarks/artifacts.py --redis $(ARGS)
 
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity

@@ -1,4 +1,4 @@
-"""All measurements, longer than `quick.py`: the fault matrix, calls on every path, openings, memory.
+"""All measurements, longer than `quick.py`: faults, calls on every path, openings, artifacts, memory.
 
     python benchmarks/run.py [--rounds N] [--seconds S] [--keys N] [--no-pin]
 
@@ -63,6 +63,7 @@ def main() -> int:
         "faults": part("faults.py"),
         "calls": calls(options.rounds, options.seconds, pin=not options.no_pin),
         "openings": part("openings.py", *(["--no-pin"] if options.no_pin else [])),
+        "artifacts": part("artifacts.py"),
         "memory": part("memory.py", "--keys", str(options.keys)),
     }
     print("\n" + ", ".join(f"{name}: {'ok' if good else 'NOT'}" for name, good in kept.items()))

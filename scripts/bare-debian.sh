@@ -6,7 +6,8 @@
 # Makes a root file system with nothing but python3, python3-venv, make and git, and in it, entered by chroot:
 #   1. as root, from a clean clone: `make demo` and `make test`, then both again;
 #   2. as a user without root, on the machine that root prepared: `make test`;
-#   3. as a user without root, on a machine without Node.js: `make test` has to say what is missing and fail.
+#   3. as a user without root, on a machine without Node.js and Redis: `make test` has to say what is missing and
+#      fail.
 #
 # --worktree takes the files of the working tree instead of a clone of HEAD. --once leaves out what takes longest and
 # shows least: root's second round, and 2.
@@ -114,15 +115,17 @@ if [ $once = no ]; then
     expect yes "root, again: make test" inside "$full" root /root/afpool make test
 
     bring_project "$full" /home/visitor/afpool visitor
-    expect yes "no root, Node.js is there: make test" inside "$full" visitor /home/visitor/afpool make test
+    expect yes "no root, Node.js and Redis are there: make test" inside "$full" visitor /home/visitor/afpool make test
 fi
 
 plain=$base/plain
 unpack "$plain"
 bring_project "$plain" /home/visitor/afpool visitor
-expect no "no root, no Node.js: make test" inside "$plain" visitor /home/visitor/afpool make test
-grep -q 'missing: node and npm not found' "$base/last.log" || { echo "-- the message does not name Node.js"; failures=$((failures + 1)); }
-expect yes "no root, no Node.js: make demo" inside "$plain" visitor /home/visitor/afpool make demo
+expect no "no root, no Node.js, no Redis: make test" inside "$plain" visitor /home/visitor/afpool make test
+for what in 'node and npm' redis-server; do
+    grep -q "missing: $what not found" "$base/last.log" || { echo "-- the message does not name $what"; failures=$((failures + 1)); }
+done
+expect yes "no root, no Node.js, no Redis: make demo" inside "$plain" visitor /home/visitor/afpool make demo
 
 rm -rf "$full" "$plain"
 note "$failures failed"

@@ -106,7 +106,8 @@ def main() -> int:
         uv = tool.place / "bin" / "uv"
         base = ["pyproject.toml", "requirements/build.in"]
         dev = requirements("dev")
-        groups = {"dev": ["--group", "dev"], "test": ["--group", "test"], "run": []}
+        extras = ["--extra", "redis"]  # the tests need what users choose from
+        groups = {"dev": [*extras, "--group", "dev"], "test": [*extras, "--group", "test"], "run": []}
         for layer, group in groups.items():
             under = [] if layer == "dev" else ["--constraints", str(dev.relative_to(ROOT))]
             compile_lock(uv, requirements(layer), [*base, *group, *under], upgrade)

@@ -1,6 +1,6 @@
 """Put in place what a make target needs, and nothing that is there already.
 
-    python3 scripts/prepare.py [run | test | dev] [peers] [conformance] [interop | interop-quick]
+    python3 scripts/prepare.py [run | test | dev] [redis] [peers] [conformance] [interop | interop-quick]
 
 Rules:
 
@@ -42,8 +42,10 @@ CONFORMANCE = ROOT / "tests" / "conformance"
 INTEROP = CACHE / "interop"
 INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
 LAYERS = ("run", "test", "dev")
-OTHERS = ("peers", "conformance", "interop", "interop-quick")  # each needs Node.js
+NEEDS_NODE = ("peers", "conformance", "interop", "interop-quick")
+OTHERS = ("redis", *NEEDS_NODE)
 OLDEST_NODE = 18
+OLDEST_REDIS = 6  # the first that speaks the protocol of its clients today
 SUITE_NODE = 22  # the oldest that the conformance suite runs on
 AT_ONCE = 6  # installations
 MISSING = 3
@@ -288,6 +290,18 @@ def node_fault() -> str | None:
     return None
 
 
+def redis_fault() -> str | None:
+    """What is wrong with the Redis server on PATH, if anything."""
+    if shutil.which("redis-server") is None:
+        return "redis-server not found (Debian package: redis-server)"
+    shown = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=False)
+    version = re.search(r"\bv=(\d+)\.", shown.stdout)
+    if version is None or int(version[1]) < OLDEST_REDIS:
+        said = shown.stdout.strip()
+        return f"redis-server {OLDEST_REDIS} or newer not found; the one on PATH says {said!r}"
+    return None
+
+
 def venv_fault() -> str | None:
     """Whether this Python can make virtual environments."""
     if importlib.util.find_spec("ensurepip") is None:
@@ -295,11 +309,13 @@ def venv_fault() -> str | None:
     return None
 
 
-def check_system(wants_node: bool) -> None:
+def check_system(wants_node: bool, wants_redis: bool = False) -> None:
     """See that what PyPI and npm cannot bring is here; as root install it, else say what is missing."""
     wanted: list[tuple[Callable[[], str | None], list[str]]] = [(venv_fault, ["python3-venv"])]
     if wants_node:
         wanted.append((node_fault, ["nodejs", "npm"]))
+    if wants_redis:
+        wanted.append((redis_fault, ["redis-server"]))
     faulty = [(fault(), packages) for fault, packages in wanted]
     if not any(fault for fault, _ in faulty):
         return
@@ -337,7 +353,7 @@ def prepare(components: Sequence[str]) -> None:
         raise PrepareError(
             f"usage: prepare.py [{' | '.join(LAYERS)}] {' '.join(f'[{name}]' for name in OTHERS)}"
         )
-    check_system(wants_node=any(name in components for name in OTHERS))
+    check_system(wants_node=any(name in components for name in NEEDS_NODE), wants_redis="redis" in components)
     jobs: list[Callable[[], None]] = []
     layers = [layer for layer in LAYERS if layer in components]
     if layers:
@@ -352,7 +368,7 @@ def prepare(components: Sequence[str]) -> None:
         jobs.append(install_conformance)
     if "interop" in components or "interop-quick" in components:
         jobs += interop_jobs(quick="interop" not in components)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(jobs), AT_ONCE)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         running = [pool.submit(job) for job in jobs]
     faults = [error for error in (job.exception() for job in running) if error is not None]
     for error in faults:

@@ -48,6 +48,20 @@ AFPOOL_CREDENTIALS = [
     "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
+AFPOOL_ARTIFACTS = [
+    "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
+    "ArtifactMinted", "ArtifactPage", "ArtifactRefused", "ArtifactResolved", "ArtifactScope",
+    "ArtifactStore", "ArtifactStoreClosedError", "ArtifactStoreError", "ArtifactStream", "Artifacts",
+    "BoundArtifacts", "BoundStreamingArtifacts", "InvalidArtifactError", "MemoryArtifacts", "NewArtifact",
+    "NewStream", "NoArtifactStoreError", "NoArtifacts", "Origin", "Placed", "Placement", "RedisArtifacts",
+    "Retention", "SqliteArtifacts", "StreamingArtifactStore", "Swept", "UnknownParentRefError",
+    "UnreadableArtifactError", "UnreadableArtifactStoreError", "bind_artifacts", "is_artifact_ref", "place",
+    "placed", "placed_artifact", "scope_path",
+]  # fmt: skip
+AFPOOL_ARTIFACTS_TESTING = [
+    "BadStore", "CASES", "Case", "CaseFailed", "CaseResult", "ConformanceReport", "StoreHarness", "run_case",
+    "run_store_conformance",
+]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [
     "aclose", "bind", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill",
@@ -74,6 +88,8 @@ def public(name: str) -> list[str]:
     [
         ("afpool", AFPOOL),
         ("actors", ACTORS),
+        ("afpool.artifacts", AFPOOL_ARTIFACTS),
+        ("afpool.artifacts.testing", AFPOOL_ARTIFACTS_TESTING),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.testing", AFPOOL_TESTING),
     ],
@@ -104,13 +120,18 @@ def test_what_a_pool_offers() -> None:
 
 def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
     # type checkers read the imports under TYPE_CHECKING, the interpreter the table of homes
-    source = Path(importlib.import_module("afpool").__file__ or "").read_text(encoding="utf-8")
-    static = re.findall(r"^\s+(?:from [\w.]+ import )?(\w+) as \1,?$", source, re.MULTILINE)
-    assert sorted(static) == sorted(AFPOOL)
+    for module, names in (("afpool", AFPOOL), ("afpool.artifacts", AFPOOL_ARTIFACTS)):
+        source = Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8")
+        static = re.findall(r"^\s+(?:from [\w.]+ import )?(\w+) as \1,?$", source, re.MULTILINE)
+        assert sorted(static) == sorted(names)
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    for module in ("afpool", "actors", "afpool.credentials", "afpool.testing"):
+    modules = (
+        "afpool", "actors", "afpool.artifacts", "afpool.artifacts.testing", "afpool.credentials",
+        "afpool.testing",
+    )  # fmt: skip
+    for module in modules:
         loaded = importlib.import_module(module)
         for name in public(module):
             value = getattr(loaded, name)

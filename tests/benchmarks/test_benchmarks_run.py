@@ -49,6 +49,26 @@ def test_rows_of_the_fault_matrix(rows):
     assert all(len(line) <= 100 for line in printed.splitlines())
 
 
+def test_stores_of_artifacts():
+    # this small, neither a rate nor a ratio says anything: only that every part was measured
+    printed = run("artifacts.py", "--seconds", "0.05", "--rounds", "1", "--listed", "200", code=None)
+    for word in ("bare commits", "one putter", "16 putters", "memory  page", "sqlite  page", "sqlite  get"):
+        assert word in printed
+
+
+def test_puts_that_are_too_slow_are_said_so(capsys):
+    artifacts = load("artifacts")
+    good = {"plain": [5000.0], "bare": [4000.0] * 3, "one": [2100.0] * 3, "sixteen": [5100.0] * 3}
+    assert artifacts.judge_puts(good) == []
+    assert artifacts.judge_puts({**good, "one": [1900.0] * 3}) == ["one putter keeps 0.47 of bare commits"]
+    assert artifacts.judge_puts({**good, "sixteen": [4900.0] * 3}) == ["16 putters make 4,900 puts a second"]
+    # a slow disk is judged by itself
+    slow = {"plain": [300.0], "bare": [200.0] * 3, "one": [150.0] * 3, "sixteen": [500.0] * 3}
+    assert artifacts.judge_puts(slow) == []
+    assert artifacts.judge_puts({**slow, "sixteen": [390.0] * 3}) == ["16 putters make 390 puts a second"]
+    capsys.readouterr()
+
+
 def test_a_call_that_ran_twice_is_found(capsys):
     fault_lab = load("fault_lab")
     for runs, code in (([1, 2], 0), ([1, 2, 2], 1)):

@@ -1,0 +1,258 @@
+"""What artifact stores cost: puts into a SQLite file beside bare commits, pages of long lists, small gets.
+
+    python benchmarks/artifacts.py [--seconds S] [--rounds N] [--listed N] [--redis]
+
+All ratios are of one run on one machine: in every round the bare loops, one putter and sixteen putters take
+turns on files beside each other, and the median round is judged.
+
+* *bare* is what SQLite itself does on that disk with what a put writes: one row of 4 KB in the same table
+  with the same indexes, one commit a row, the same settings of the log, `synchronous=FULL`. One putter keeps
+  at least half of that rate, and sixteen make at least 5,000 puts a second, each acknowledged after the
+  commit that holds it. A machine on which the bare loop makes less than 2,500 is not judged by that figure,
+  but by twice the bare rate. *plain* is the same in a table with nothing but a unique ref: shown, not judged.
+* A page of 50 out of a long list costs no more than twice a page out of a short one, wherever it starts.
+* The time for a get and a put in memory is shown, and so is Redis where asked for; both are not judged.
+
+Exit code 1 when something is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+from compare import environment, write
+
+from afpool import Identity
+from afpool.artifacts import MemoryArtifacts, NewArtifact, SqliteArtifacts
+from afpool.artifacts._sqlite_file import LOG_PAGES, open_to_write
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+PAYLOAD = os.urandom(4096)
+NEW = NewArtifact(kind="note", media_type="application/octet-stream", data=PAYLOAD)
+ONE_OF_BARE = 0.5
+SIXTEEN = 5000.0
+BARE_ENOUGH = 2500.0
+PAGE_RATIO = 2.0
+SCOPES = [Identity("acme", f"p{number}", "c1") for number in range(16)]
+
+
+def bare(file: Path, seconds: float) -> float:
+    """Rows a second of the store's own table, one commit each."""
+    with closing(open_to_write(file, busy_timeout=5.0)) as connection:
+        scope = connection.execute("INSERT INTO scopes (name) VALUES (?)", (os.urandom(8).hex(),)).lastrowid
+
+        def row(done: int) -> tuple[Any, ...]:
+            ref = f"art_{os.urandom(11).hex()}"
+            return scope, ref, NEW.kind, NEW.media_type, len(PAYLOAD), "binary", done, PAYLOAD
+
+        return commits(
+            connection,
+            "INSERT INTO artifacts (scope, ref, kind, media_type, bytes, shape, created, data) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+            seconds,
+        )
+
+
+def plain(file: Path, seconds: float) -> float:
+    """Rows a second of a table with nothing but a unique ref, one commit each."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, ref TEXT UNIQUE, data BLOB)"
+        )
+        insert = "INSERT INTO rows (ref, data) VALUES (?, ?)"
+        return commits(connection, insert, lambda _: (os.urandom(11).hex(), PAYLOAD), seconds)
+
+
+def commits(connection: sqlite3.Connection, insert: str, row: Callable[[int], Any], seconds: float) -> float:
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(insert, row(done))
+        connection.execute("COMMIT")
+        done += 1
+    return done / (time.perf_counter() - began)
+
+
+async def putters(store: Any, count: int, seconds: float) -> float:
+    """Puts a second of so many tasks."""
+    done, began = 0, time.perf_counter()
+
+    async def work(scope: Identity) -> None:
+        nonlocal done
+        while time.perf_counter() - began < seconds:
+            await store.put(scope, NEW)
+            done += 1
+
+    async with trio.open_nursery() as nursery:
+        for number in range(count):
+            nursery.start_soon(work, SCOPES[number])
+    return done / (time.perf_counter() - began)
+
+
+async def sqlite_puts(folder: Path, seconds: float, rounds: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {"plain": [], "bare": [], "one": [], "sixteen": []}
+    async with SqliteArtifacts(folder / "store.db") as store:
+        await putters(store, 16, seconds / 4)
+        for _ in range(rounds):
+            found["plain"].append(plain(folder / "plain.db", seconds))
+            found["bare"].append(bare(folder / "bare.db", seconds))
+            found["one"].append(await putters(store, 1, seconds))
+            found["sixteen"].append(await putters(store, 16, seconds))
+    return found
+
+
+def judge_puts(found: dict[str, list[float]]) -> list[str]:
+    """Show the puts and give what is not kept."""
+    rates = {name: statistics.median(values) for name, values in found.items()}
+    pairs = zip(found["one"], found["bare"], strict=True)
+    ratio = statistics.median(one / raw for one, raw in pairs)
+    print(f"plain commits{rates['plain']:9,.0f} /s")
+    print(f"bare commits {rates['bare']:9,.0f} /s")
+    print(f"one putter   {rates['one']:9,.0f} /s, {ratio:.2f} of bare (at least {ONE_OF_BARE:g})")
+    wanted = SIXTEEN if rates["bare"] >= BARE_ENOUGH else 2 * rates["bare"]
+    print(f"16 putters   {rates['sixteen']:9,.0f} /s (at least {wanted:,.0f})")
+    missed = []
+    if ratio < ONE_OF_BARE:
+        missed.append(f"one putter keeps {ratio:.2f} of bare commits")
+    if rates["sixteen"] < wanted:
+        missed.append(f"16 putters make {rates['sixteen']:,.0f} puts a second")
+    return missed
+
+
+async def fill(store: Any, scope: Identity, count: int) -> None:
+    new = NewArtifact(kind="row", media_type="text/plain", data="")
+
+    async def work(share: int) -> None:
+        for _ in range(share):
+            await store.put(scope, new)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(work, count // 20)
+
+
+async def page_time(store: Any, scope: Identity, cursor: str | None, kind: str | None, turns: int) -> float:
+    """Microseconds of a page of 50, the median."""
+    taken = []
+    for _ in range(turns):
+        began = time.perf_counter()
+        page = await store.list(scope, cursor=cursor, kind=kind)
+        taken.append(time.perf_counter() - began)
+        assert len(page.items) == 50
+    return statistics.median(taken) * 1e6
+
+
+async def pages(name: str, store: Any, listed: int, turns: int) -> list[str]:
+    """Show what pages cost and give what is not kept."""
+    short, long = SCOPES[0], SCOPES[1]
+    await fill(store, short, 100)
+    await fill(store, long, listed)
+    cursors: list[str | None] = [None]
+    while True:
+        page = await store.list(long, cursor=cursors[-1])
+        if page.cursor is None:
+            break
+        cursors.append(page.cursor)
+    starts = {"first": None, "middle": cursors[len(cursors) // 2], "last": cursors[-1]}
+    base = await page_time(store, short, None, None, turns)
+    times = {where: await page_time(store, long, cursor, None, turns) for where, cursor in starts.items()}
+    times["of a kind"] = await page_time(store, long, starts["middle"], "row", turns)
+    worst = max(times.values()) / base
+    told = ", ".join(f"{where} {taken:.0f}" for where, taken in times.items())
+    print(
+        f"{name:7} page of 100: {base:.0f} µs; of {listed:,}: {told} µs; {worst:.2f} (at most {PAGE_RATIO:g})"
+    )
+    return [] if worst <= PAGE_RATIO else [f"a page of {name} costs {worst:.2f} as much in a long list"]
+
+
+async def small(name: str, store: Any, turns: int) -> None:
+    """Show what a small get and put cost."""
+    new = NewArtifact(kind="note", media_type="application/json", data={"rows": [1, 2, 3], "of": "interest"})
+    scope = SCOPES[2]
+    meta = await store.put(scope, new)
+    began = time.perf_counter()
+    for _ in range(turns):
+        await store.get(scope, meta.ref)
+    got = time.perf_counter()
+    for _ in range(turns):
+        await store.put(scope, new)
+    put = time.perf_counter()
+    print(f"{name:7} get {(got - began) / turns * 1e6:7.1f} µs, put {(put - got) / turns * 1e6:7.1f} µs")
+
+
+@asynccontextmanager
+async def redis(folder: Path) -> AsyncIterator[Any]:
+    """A store in a Redis of this run's own, over a Unix socket."""
+    from afpool.artifacts import RedisArtifacts
+
+    socket = folder / "redis.sock"
+    command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220 -- before anything runs
+    try:
+        assert process.stdout is not None
+        assert any("ready to accept" in line.lower() for line in process.stdout)
+        async with RedisArtifacts(f"unix://{socket}") as store:
+            yield store
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> list[str]:
+    turns = max(5, int(200 * options.seconds))
+    found = await sqlite_puts(folder, options.seconds, options.rounds)
+    missed = judge_puts(found)
+    room = options.listed + 1000
+    async with MemoryArtifacts(max_count_per_scope=room) as store:
+        missed += await pages("memory", store, options.listed, turns)
+        await small("memory", store, 20 * turns)
+    async with SqliteArtifacts(folder / "listed.db") as store:
+        missed += await pages("sqlite", store, options.listed, turns)
+        await small("sqlite", store, turns)
+    if options.redis:
+        async with redis(folder) as store:
+            missed += await pages("redis", store, options.listed, turns)
+            await small("redis", store, turns)
+    write("artifacts", found)
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What artifact stores cost.")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement of puts")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--listed", type=int, default=10_000, help="artifacts in the long list")
+    parser.add_argument("--redis", action="store_true", help="measure a Redis as well")
+    options = parser.parse_args()
+    what = environment()
+    print(f"Python {what['python']}, {what['processors']} processors, load {what['load']:.1f}")
+    # beside the checkout: a temporary directory may be memory, which has no disk to wait for
+    with tempfile.TemporaryDirectory(
+        prefix="bench-artifacts-", dir=Path(__file__).resolve().parent
+    ) as folder:
+        missed = trio.run(measure, options, Path(folder))
+    for one in missed:
+        print(f"NOT: {one}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
