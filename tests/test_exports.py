@@ -48,6 +48,9 @@ AFPOOL_CREDENTIALS = [
     "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
+AFPOOL_TOOLS = [
+    "binding_of", "derive",
+]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [
     "aclose", "bind", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill",
@@ -76,6 +79,7 @@ def public(name: str) -> list[str]:
         ("actors", ACTORS),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.testing", AFPOOL_TESTING),
+        ("afpool.tools", AFPOOL_TOOLS),
     ],
 )
 def test_the_public_names(module: str, frozen: list[str]) -> None:
@@ -110,7 +114,7 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    for module in ("afpool", "actors", "afpool.credentials", "afpool.testing"):
+    for module in ("afpool", "actors", "afpool.credentials", "afpool.testing", "afpool.tools"):
         loaded = importlib.import_module(module)
         for name in public(module):
             value = getattr(loaded, name)

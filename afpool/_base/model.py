@@ -14,6 +14,7 @@ from .answers import ResourceContents
 from .errors import ANSWERED, Delivery, ProtocolError, ToolError
 
 if TYPE_CHECKING:
+    from .credential import Credential, CredentialProvider, CredentialRequirement
     from .identity import CallerIdentity
 
 JsonObject: TypeAlias = Mapping[str, Any]
@@ -62,6 +63,14 @@ class ToolContext:
         deadline: Absolute, seconds on trio's clock, over queue, plan, credential, connect, write, answer.
         on_progress: Called in the caller's own task and context with each `Progress`.
         chain: Tickets of the calls that this call is made from inside of.
+        credential: What the tool's `needs` was answered with: the live object, never recorded.
+        credentials: Whom a tool may ask for a credential that it did not declare; `None` where nobody vends.
+        artifacts: The artifact store as the run sees it: five verbs without a scope. `None` without a store.
+        wanted: Argument name to the metadata of the artifact that stands in it now, for the tool's `wants`;
+            `None` where nothing was resolved.
+        progress: What a tool reports its own progress to: takes a `Progress`, or any JSON; never raises and
+            is never awaited. `None` where nobody listens.
+        tools: What a tool calls other tools with, at the same door. `None` where there is no such door.
     """
 
     identity: CallerIdentity = None
@@ -70,13 +79,19 @@ class ToolContext:
     deadline: float | None = None
     on_progress: ProgressCallback | None = None
     chain: tuple[int, ...] = ()
+    credential: Credential | None = attrs.field(default=None, repr=False)
+    credentials: CredentialProvider | None = attrs.field(default=None, repr=False)
+    # Of parts that lie above this one; their own types stand there.
+    artifacts: Any = attrs.field(default=None, repr=False)
+    wanted: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    progress: Callable[[Any], None] | None = attrs.field(default=None, repr=False)
+    tools: Any = attrs.field(default=None, repr=False)
 
 
 class Tool:
     """A callable tool. Bound tools of a pool are one kind of it.
 
-    Subclasses provide `name`, `description`, `input_schema`, `output_schema`, `annotations`, `source`
-    and `execute`.
+    Subclasses provide `name`, `description`, `input_schema` and `execute`; the rest where there is any.
     """
 
     __slots__ = ()
@@ -109,6 +124,16 @@ class Tool:
     @property
     def source(self) -> str | None:
         """The server that listed it; `None` for a tool of the host's own."""
+        return None
+
+    @property
+    def needs(self) -> CredentialRequirement | None:
+        """The credential that is fetched before the tool runs; no model ever sees it."""
+        return None
+
+    @property
+    def wants(self) -> Mapping[str, str] | None:
+        """Argument name to the kind of the artifact that the reference passed there must name."""
         return None
 
     def execute(self, args: JsonObject, ctx: ToolContext) -> Awaitable[ToolResult]:
