@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
 import attrs
 import msgspec
 
 from .answers import ResourceContents
-from .errors import ANSWERED, Delivery, ProtocolError, ToolError
+from .errors import ANSWERED, AfpoolError, Delivery, ProtocolError, ToolError
 
 if TYPE_CHECKING:
     from .credential import Credential, CredentialProvider, CredentialRequirement
@@ -161,31 +161,45 @@ def _finite(text: str) -> float:
     return value
 
 
-Code: TypeAlias = Literal["ok", "tool-error"]
-
-
 @final
 class ToolResult:
     """The answer of a tool, kept as the bytes that came and decoded once, when read.
 
+    A bound tool gives the server's answers only: a failure without one raises. A door that promises a result
+    for everything gives refusals and failures as results, too.
+
+    Args:
+        raw: The JSON of the result object.
+        call_id: Of the call that it answers.
+        code: What it is for programs, where that is neither `ok` nor `tool-error`.
+        delivery: What is known about the call having run.
+        error: The refusal or failure that it tells of.
+
     Attributes:
         raw: The JSON of the result object.
         call_id: Of the call that it answers.
-        delivery: Always `answered`: a failure without an answer raises.
+        delivery: The verdict on the call; `answered` for what a server sent.
+        error: The refusal or failure that it tells of; `None` for an answer.
     """
 
-    __slots__ = ("_document", "_is_error", "call_id", "raw")
+    __slots__ = ("_code", "_document", "_is_error", "call_id", "delivery", "error", "raw")
 
-    def __init__(self, raw: bytes, call_id: str) -> None:
+    def __init__(
+        self,
+        raw: bytes,
+        call_id: str,
+        *,
+        code: str | None = None,
+        delivery: Delivery = ANSWERED,
+        error: AfpoolError | None = None,
+    ) -> None:
         self.raw = raw
         self.call_id = call_id
+        self.delivery: Delivery = delivery
+        self.error = error
+        self._code = code
         self._document: dict[str, Any] | None = None
         self._is_error: bool | None = None
-
-    @property
-    def delivery(self) -> Delivery:
-        """The verdict on the call."""
-        return ANSWERED
 
     @property
     def is_error(self) -> bool:
@@ -198,8 +212,10 @@ class ToolResult:
         return self._is_error
 
     @property
-    def code(self) -> Code:
-        """`ok`, or `tool-error` where the tool answered `isError`."""
+    def code(self) -> str:
+        """`ok`, `tool-error` where the tool answered `isError`, or the word of a refusal or a failure."""
+        if self._code is not None:
+            return self._code
         return "tool-error" if self.is_error else "ok"
 
     @property
@@ -270,7 +286,10 @@ class ToolResult:
 
         Raises:
             ToolError: The tool answered `isError`; the message holds its own text, at most 8,192 characters.
+            AfpoolError: The refusal or failure that the result tells of.
         """
+        if self.error is not None:
+            raise self.error
         if self.is_error:
             error = ToolError(self.text[:8192] or "the tool says that it failed, without a text")
             error.call_id = self.call_id
