@@ -1,0 +1,1 @@
+"""Where results too large for a model's context live: stores of five verbs, scope first."""
