@@ -1,0 +1,101 @@
+"""The schema that a model sees once the host fills some of the arguments.
+
+`cut_schema` gives a schema that accepts exactly those arguments, without the filled ones, that the whole
+schema accepts with them: with *some* string for each, since nobody knows the value when a tool is listed.
+Where no schema does that it says why (`CannotCut`), and the tool is not offered: a schema that is nearly right
+either shows the argument or refuses calls that the server would take.
+
+It is built in four steps: the document (`_schema_document`), what it says of the values (`_schema_value`),
+what may be taken as so of them (`_schema_decide`), the cut itself (`_schema_branches`), and putting it together
+(`_schema_place`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ._schema_branches import Cutter
+from ._schema_decide import decide
+from ._schema_document import Document, Path
+from ._schema_place import Assembly
+from ._schema_value import CannotCut, Values
+
+__all__ = ["CannotCut", "argument_names", "cut_schema"]
+
+_BRANCHES: Final = (
+    "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies",
+)  # fmt: skip
+
+
+def cut_schema(schema: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Take arguments out of an input schema.
+
+    Args:
+        schema: JSON Schema of a tool's arguments, of any draft from 4 to 2020-12. It is not changed, and
+            nothing of it is shared with what is returned.
+        fields: The arguments that go; each is taken to be filled, always, with a string that is not empty.
+
+    Raises:
+        CannotCut: What the schema accepts apart from them cannot be said without them.
+
+    Synchronous and without shared state: may run in any thread. About 2 ms for 100 KB.
+    """
+    gone = frozenset(fields)
+    try:
+        document = Document(schema)
+        values = Values(document)
+        cutter = Cutter(document, gone, values, decide(document, gone, values))
+        root = cutter.node(())
+        if root is False:
+            raise CannotCut("with the arguments filled in by a string, it accepts no call at all")
+        return Assembly(document, cutter, root).built()
+    except RecursionError:
+        pass
+    raise CannotCut("it is nested too deeply")
+
+
+def argument_names(schema: Mapping[str, Any], *, required: bool = False) -> frozenset[str]:
+    """Give the names that a schema declares for the arguments of a tool, in whatever branch.
+
+    Args:
+        schema: JSON Schema of the arguments; only read.
+        required: Also those that are demanded without being described.
+
+    What is not in the schema itself is not looked for. Synchronous.
+    """
+    names: set[str] = set()
+    if not any(key in schema for key in _BRANCHES):
+        _note(schema, names, required=required)
+        return frozenset(names)
+    document = Document(schema)
+    seen: set[Path] = set()
+    waiting: list[Path] = [()]
+    while waiting:
+        path = waiting.pop()
+        node = document.at(path)
+        if path in seen or not isinstance(node, dict):
+            continue
+        seen.add(path)
+        _note(node, names, required=required)
+        for key in _BRANCHES:
+            value = node.get(key)
+            if key == "$ref":
+                target = document.resolve(value, path) if isinstance(value, str) else None
+                waiting += [] if target is None else [target]
+            elif key in {"dependentSchemas", "dependencies"}:
+                waiting += [(*path, key, name) for name in value] if isinstance(value, dict) else []
+            elif isinstance(value, list):
+                waiting += [(*path, key, index) for index in range(len(value))]
+            elif isinstance(value, dict):
+                waiting.append((*path, key))
+    return frozenset(names)
+
+
+def _note(node: Mapping[str, Any], names: set[str], *, required: bool) -> None:
+    properties = node.get("properties")
+    if isinstance(properties, Mapping):
+        names.update(properties)
+    demanded = node.get("required")
+    if required and isinstance(demanded, list):
+        names.update(name for name in demanded if isinstance(name, str))
