@@ -99,10 +99,11 @@ class RedactionPolicy:
     patterns: tuple[re.Pattern[str], ...] = attrs.field(default=(), converter=_read_patterns)
     fields: Mapping[str, tuple[str, ...]] = attrs.field(default=_NO_FIELDS, converter=_read_fields)
     deep: bool = attrs.field(default=False, kw_only=True)
-    names: Names = attrs.field(init=False, repr=False)
+    names: Names = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: self._ready(), takes_self=True)
+    )
     """The same, made ready for being asked; for the package."""
 
-    @names.default
     def _ready(self) -> Names:
         if not isinstance(self.deep, bool):
             raise TypeError(f"deep is True or False, not {type(self.deep).__name__}")
