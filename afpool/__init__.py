@@ -193,6 +193,7 @@ if TYPE_CHECKING:
     )
     from ._base.seams import Seams as Seams
     from ._base.use import Use as Use
+    from ._base.use import note_refusal as note_refusal
     from .client import (
         ElicitAnswer as ElicitAnswer,
     )
@@ -311,7 +312,7 @@ _HOMES = {
     "_base.identity": ("CallerIdentity", "Identity", "PoolKey"),
     "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult", "UrlElicitation"),
     "_base.seams": ("Seams",),
-    "_base.use": ("Use",),
+    "_base.use": ("Use", "note_refusal"),
     "client": (
     "ElicitAnswer", "ElicitRequest", "HttpTransport", "HttpxAuth", "MemoryTransport", "Operation", "Plan",
     "Root", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests", "StdioTransport",
@@ -342,7 +343,7 @@ __all__ = [
     "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
     "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
     "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
+    "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool", "run_pool",
 ]  # fmt: skip
 
 

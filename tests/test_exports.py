@@ -27,7 +27,7 @@ AFPOOL = [
     "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
     "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
     "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
+    "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool", "run_pool",
 ]  # fmt: skip
 ACTORS = [
     "Actor", "ActorCrashed", "ActorError", "ActorInfo", "ActorStopped", "Answer", "Counts",
@@ -49,7 +49,10 @@ AFPOOL_CREDENTIALS = [
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
 AFPOOL_TOOLS = [
-    "binding_of", "derive",
+    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "WantsRefusal",
+    "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved", "args_redacted_by",
+    "assert_tool_wants", "binding_of", "carries_argument_view", "changed_arg_keys", "derive", "redacted",
+    "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_wants",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [

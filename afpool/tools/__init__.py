@@ -11,14 +11,47 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._derive import binding_of as binding_of
     from ._derive import derive as derive
+    from ._redaction import REDACTED as REDACTED
+    from ._redaction import RedactionPolicy as RedactionPolicy
+    from ._redaction import RedactionReport as RedactionReport
+    from ._redaction import RedactionRule as RedactionRule
+    from ._redaction import RedactionVerdict as RedactionVerdict
+    from ._shown import args_redacted_by as args_redacted_by
+    from ._shown import carries_argument_view as carries_argument_view
+    from ._shown import changed_arg_keys as changed_arg_keys
+    from ._shown import redacted as redacted
+    from ._shown import shown_args_of as shown_args_of
+    from ._shown import with_argument_view as with_argument_view
+    from ._wants import WantsRefusal as WantsRefusal
+    from ._wants import WantsRefused as WantsRefused
+    from ._wants import WantsRefusedError as WantsRefusedError
+    from ._wants import WantsResolution as WantsResolution
+    from ._wants import WantsResolved as WantsResolved
+    from ._wants import assert_tool_wants as assert_tool_wants
+    from ._wants import resolve_wants as resolve_wants
+    from ._wants import wants_needs_store_refusal as wants_needs_store_refusal
+    from ._with_wants import with_wants as with_wants
 
 _HOMES = {
     "_derive": ("binding_of", "derive"),
+    "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
+    "_shown": (
+        "args_redacted_by", "carries_argument_view", "changed_arg_keys", "redacted", "shown_args_of",
+        "with_argument_view",
+    ),
+    "_wants": (
+        "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved",
+        "assert_tool_wants", "resolve_wants", "wants_needs_store_refusal",
+    ),
+    "_with_wants": ("with_wants",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "binding_of", "derive",
+    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "WantsRefusal",
+    "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved", "args_redacted_by",
+    "assert_tool_wants", "binding_of", "carries_argument_view", "changed_arg_keys", "derive", "redacted",
+    "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_wants",
 ]  # fmt: skip
 
 

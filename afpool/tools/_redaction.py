@@ -116,7 +116,7 @@ class RedactionPolicy:
 
 
 @attrs.frozen
-class Verdict:
+class RedactionVerdict:
     """What a rule says of one path.
 
     Attributes:
@@ -130,7 +130,7 @@ class Verdict:
     paths: tuple[str, ...] = ()
 
 
-CLEAR: Final = Verdict("clear")
+CLEAR: Final = RedactionVerdict("clear")
 
 
 @attrs.frozen
@@ -187,7 +187,7 @@ class RedactionRule:
         sources = tuple(pattern.pattern for pattern in self.policy.patterns)
         return RedactionReport(tuple(sorted(self._marks)), self.policy.fields, sources)
 
-    def verdict(self, path: Sequence[str]) -> Verdict:
+    def verdict(self, path: Sequence[str]) -> RedactionVerdict:
         """Judge one path: the names from the top to the value.
 
         Every dotted beginning of it is looked up, the shortest first; then the `fields` of its first name.
@@ -199,7 +199,7 @@ class RedactionRule:
             dotted = f"{dotted}.{name}" if depth else name
             for told in (dotted, name) if policy.deep else (dotted,):
                 if told in self._marks or policy.names.hits(told, work):
-                    return Verdict("whole", dotted)
+                    return RedactionVerdict("whole", dotted)
         inside = [(path[0], path[1:])]
         if policy.deep:
             inside += [(name, path[at + 1 :]) for at, name in enumerate(path) if at]
@@ -208,12 +208,12 @@ class RedactionRule:
             relative = ".".join(rest)
             for field in policy.fields.get(key, ()):
                 if rest and field == relative:
-                    return Verdict("whole", dotted)
+                    return RedactionVerdict("whole", dotted)
                 if not rest:
                     under.append(field)
                 elif field.startswith(f"{relative}."):
                     under.append(field[len(relative) + 1 :])
-        return Verdict("fields", dotted, tuple(dict.fromkeys(under))) if under else CLEAR
+        return RedactionVerdict("fields", dotted, tuple(dict.fromkeys(under))) if under else CLEAR
 
     def retain(self, path: Sequence[str], value: Any, placeholder: str = REDACTED_IN_TEXT) -> Any:
         """Give the form of one value that may be shown; the value itself where nothing in it is hidden."""

@@ -21,7 +21,7 @@ from afpool.tools._redaction import (
     REDACTED_IN_TEXT,
     RedactionPolicy,
     RedactionRule,
-    Verdict,
+    RedactionVerdict,
 )
 
 HIDDEN = REDACTED_IN_TEXT
@@ -301,22 +301,22 @@ def test_names_that_json_would_spell_are_judged_as_it_spells_them() -> None:
     [
         ([], CLEAR),
         (["city"], CLEAR),
-        (["password"], Verdict("whole", "password")),
-        (["auth"], Verdict("fields", "auth", ("token", "user.name", "user.id"))),
-        (["auth", "token"], Verdict("whole", "auth.token")),
-        (["auth", "user"], Verdict("fields", "auth.user", ("name", "id"))),
-        (["auth", "user", "name"], Verdict("whole", "auth.user.name")),
+        (["password"], RedactionVerdict("whole", "password")),
+        (["auth"], RedactionVerdict("fields", "auth", ("token", "user.name", "user.id"))),
+        (["auth", "token"], RedactionVerdict("whole", "auth.token")),
+        (["auth", "user"], RedactionVerdict("fields", "auth.user", ("name", "id"))),
+        (["auth", "user", "name"], RedactionVerdict("whole", "auth.user.name")),
         (["auth", "use"], CLEAR),
         (["auth", "user", "name", "first"], CLEAR),
-        (["password", "anything", "below"], Verdict("whole", "password")),
-        (["a", "b"], Verdict("whole", "a.b")),
-        (["a", "b", "c"], Verdict("whole", "a.b")),
+        (["password", "anything", "below"], RedactionVerdict("whole", "password")),
+        (["a", "b"], RedactionVerdict("whole", "a.b")),
+        (["a", "b", "c"], RedactionVerdict("whole", "a.b")),
         (["a"], CLEAR),
-        (["x", "deep_secret", "y"], Verdict("whole", "x.deep_secret")),
-        (["x", "y"], Verdict("whole", "x.y")),
+        (["x", "deep_secret", "y"], RedactionVerdict("whole", "x.deep_secret")),
+        (["x", "y"], RedactionVerdict("whole", "x.y")),
     ],
 )
-def test_verdicts(path: list[str], expected: Verdict) -> None:
+def test_verdicts(path: list[str], expected: RedactionVerdict) -> None:
     policy = RedactionPolicy(
         keys=["password", "a.b"],
         patterns=["secret", r"^x\.y$"],
@@ -327,7 +327,7 @@ def test_verdicts(path: list[str], expected: Verdict) -> None:
 
 def test_the_shortest_hit_beginning_names_itself() -> None:
     rule = RedactionRule(RedactionPolicy(keys=["a.b.c", "a.b"], patterns=[r"a\.b\.c"]))
-    assert rule.verdict(["a", "b", "c", "d"]) == Verdict("whole", "a.b")
+    assert rule.verdict(["a", "b", "c", "d"]) == RedactionVerdict("whole", "a.b")
 
 
 def test_one_value_is_retained_by_its_verdict() -> None:
@@ -346,7 +346,7 @@ def test_a_mark_makes_a_name_secret_for_the_life_of_the_rule() -> None:
     rule = RedactionRule(RedactionPolicy(keys=["password"]))
     record = {"city": 1, "password": 2}
     rule.mark("city")
-    assert rule.verdict(["city"]) == Verdict("whole", "city")
+    assert rule.verdict(["city"]) == RedactionVerdict("whole", "city")
     assert rule.retain_record(record) == {"city": HIDDEN, "password": HIDDEN}
     rule.unmark("city")
     rule.unmark("password")
@@ -357,7 +357,7 @@ def test_a_mark_makes_a_name_secret_for_the_life_of_the_rule() -> None:
 def test_a_mark_on_a_path_and_over_fields() -> None:
     rule = RedactionRule(RedactionPolicy(fields={"a": ["b"]}))
     rule.mark("a.c")
-    assert rule.verdict(["a", "c", "d"]) == Verdict("whole", "a.c")
+    assert rule.verdict(["a", "c", "d"]) == RedactionVerdict("whole", "a.c")
     rule.mark("a")
     assert rule.retain_record({"a": {"b": 1}}) == {"a": HIDDEN}
 

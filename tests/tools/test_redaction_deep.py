@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afpool.tools._redaction import REDACTED_IN_TEXT, RedactionPolicy, RedactionRule, Verdict
+from afpool.tools._redaction import REDACTED_IN_TEXT, RedactionPolicy, RedactionRule, RedactionVerdict
 from tests.tools.test_redaction import NAMES, PATHS, RECORDS
 
 HIDDEN = REDACTED_IN_TEXT
@@ -167,14 +167,14 @@ def test_one_value_is_retained_at_every_depth() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        (["x", "secret"], Verdict("whole", "x.secret")),
-        (["x", "secret", "y"], Verdict("whole", "x.secret")),
-        (["x", "auth"], Verdict("fields", "x.auth", ("token",))),
-        (["x", "auth", "token"], Verdict("whole", "x.auth.token")),
-        (["x", "token"], Verdict("clear")),
+        (["x", "secret"], RedactionVerdict("whole", "x.secret")),
+        (["x", "secret", "y"], RedactionVerdict("whole", "x.secret")),
+        (["x", "auth"], RedactionVerdict("fields", "x.auth", ("token",))),
+        (["x", "auth", "token"], RedactionVerdict("whole", "x.auth.token")),
+        (["x", "token"], RedactionVerdict("clear")),
     ],
 )
-def test_verdicts_at_every_depth(path: list[str], expected: Verdict) -> None:
+def test_verdicts_at_every_depth(path: list[str], expected: RedactionVerdict) -> None:
     rule = RedactionRule(RedactionPolicy(keys=["secret"], fields={"auth": ["token"]}, deep=True))
     assert rule.verdict(path) == expected
 
