@@ -49,9 +49,10 @@ AFPOOL_CREDENTIALS = [
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
 AFPOOL_TOOLS = [
-    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "WantsRefusal",
-    "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved", "args_redacted_by",
-    "assert_tool_wants", "binding_of", "carries_argument_view", "changed_arg_keys", "derive", "redacted",
+    "LocalTool", "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict",
+    "ResultCeiling", "ResultLimits", "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution",
+    "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of", "carries_argument_view",
+    "changed_arg_keys", "content_result", "define_tool", "derive", "read_structured", "read_text", "redacted",
     "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_wants",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.

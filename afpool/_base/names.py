@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import re
 from types import MappingProxyType
-from typing import Final, TypeAlias, TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 

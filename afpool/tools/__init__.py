@@ -9,13 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._definition import LocalTool as LocalTool
+    from ._definition import define_tool as define_tool
     from ._derive import binding_of as binding_of
     from ._derive import derive as derive
+    from ._limits import ResultCeiling as ResultCeiling
+    from ._limits import ResultLimits as ResultLimits
     from ._redaction import REDACTED as REDACTED
     from ._redaction import RedactionPolicy as RedactionPolicy
     from ._redaction import RedactionReport as RedactionReport
     from ._redaction import RedactionRule as RedactionRule
     from ._redaction import RedactionVerdict as RedactionVerdict
+    from ._results import content_result as content_result
+    from ._results import read_structured as read_structured
+    from ._results import read_text as read_text
     from ._shown import args_redacted_by as args_redacted_by
     from ._shown import carries_argument_view as carries_argument_view
     from ._shown import changed_arg_keys as changed_arg_keys
@@ -33,8 +40,11 @@ if TYPE_CHECKING:
     from ._with_wants import with_wants as with_wants
 
 _HOMES = {
+    "_definition": ("LocalTool", "define_tool"),
     "_derive": ("binding_of", "derive"),
+    "_limits": ("ResultCeiling", "ResultLimits"),
     "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
+    "_results": ("content_result", "read_structured", "read_text"),
     "_shown": (
         "args_redacted_by", "carries_argument_view", "changed_arg_keys", "redacted", "shown_args_of",
         "with_argument_view",
@@ -48,9 +58,10 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "WantsRefusal",
-    "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved", "args_redacted_by",
-    "assert_tool_wants", "binding_of", "carries_argument_view", "changed_arg_keys", "derive", "redacted",
+    "LocalTool", "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict",
+    "ResultCeiling", "ResultLimits", "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution",
+    "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of", "carries_argument_view",
+    "changed_arg_keys", "content_result", "define_tool", "derive", "read_structured", "read_text", "redacted",
     "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_wants",
 ]  # fmt: skip
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
 from .._base.credential import CredentialRequirement
+from .._base.definition import Definition
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from ..pool import Binding, BoundTool
 
@@ -35,8 +36,17 @@ SAME: Final = _Same()
 _NO_FACTS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
+class HoldsSchemas(Tool):
+    """A tool that holds its schemas as objects which nobody changes; either may be `SAME`: the base's."""
+
+    __slots__ = ("_input_schema", "_output_schema")
+
+    _input_schema: Any
+    _output_schema: Any
+
+
 @final
-class DerivedTool(Tool):
+class DerivedTool(HoldsSchemas):
     """What `derive` gives."""
 
     __slots__ = (
@@ -45,10 +55,8 @@ class DerivedTool(Tool):
         "_base",
         "_description",
         "_facts",
-        "_input_schema",
         "_name",
         "_needs",
-        "_output_schema",
         "_run",
         "_wants",
     )
@@ -209,15 +217,20 @@ def binding_of(tool: Tool) -> Binding | None:
     return base.binding if isinstance(base, BoundTool) else None
 
 
-def schema_holder(tool: Tool) -> Tool | Any:
+def schema_holder(tool: Tool) -> Any:
     """Give the object that a tool's input schema belongs to, and lives as long as.
 
     A derivation that gives a schema of its own, else what it was derived from; of a bound tool its
     definition, which all who were listed the same tool share.
     """
-    while isinstance(tool, DerivedTool):
-        if not isinstance(tool._input_schema, _Same):
-            return tool
+    while isinstance(tool, DerivedTool) and tool._input_schema is SAME:
+        tool = tool._base
+    return tool.binding.definition if isinstance(tool, BoundTool) else tool
+
+
+def output_holder(tool: Tool) -> Any:
+    """Give the object that a tool's output schema belongs to; as `schema_holder`."""
+    while isinstance(tool, DerivedTool) and tool._output_schema is SAME:
         tool = tool._base
     return tool.binding.definition if isinstance(tool, BoundTool) else tool
 
@@ -225,12 +238,21 @@ def schema_holder(tool: Tool) -> Tool | Any:
 def held_input_schema(tool: Tool) -> JsonObject:
     """Give a tool's input schema for reading only: it may be the very object that others hold."""
     holder = schema_holder(tool)
-    if isinstance(holder, DerivedTool):
-        held = holder._input_schema
-        assert not isinstance(held, _Same)
-        return held
-    schema: JsonObject | None = holder.input_schema
-    return schema if schema is not None else {}
+    held: JsonObject | None = (
+        holder._input_schema if isinstance(holder, HoldsSchemas) else holder.input_schema
+    )
+    return {} if held is None else held
+
+
+def held_output_schema(tool: Tool) -> JsonObject | None:
+    """Give a tool's output schema for reading only; `None` where there is none."""
+    holder = output_holder(tool)
+    if isinstance(holder, Definition) and b'"outputSchema"' not in holder.raw:
+        return None  # most have none, and to find that out takes no decoding
+    held: JsonObject | None = (
+        holder._output_schema if isinstance(holder, HoldsSchemas) else holder.output_schema
+    )
+    return held
 
 
 def copy_json(value: Any) -> Any:

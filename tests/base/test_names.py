@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from afpool._base.names import assert_valid_tool_name, is_valid_tool_name, name_tools
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
