@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -199,7 +200,8 @@ async def resolve_wants(
         args: The call's arguments. They are not changed.
         input_schema: The tool's schema, whose `required` says what may not be left out. Without one
             everything may.
-        deadline: Absolute, seconds on trio's clock; 30 s from now at most.
+        deadline: Absolute, seconds on trio's clock; 30 s from now at most. `math.inf` says that the caller
+            bounds the time itself, which spares a cancel scope.
 
     Returns:
         `WantsResolved` or `WantsRefused`; `ok` tells them apart.
@@ -223,45 +225,54 @@ async def resolve_in(
     deadline: float | None = None,
 ) -> WantsResolution:
     """Do what `resolve_wants` does with artifacts that are seen from one scope already."""
-    required = _required(input_schema)
     resolved: list[tuple[str, ArtifactMeta]] = []
-    data: dict[str, Any] = {}
     failed: list[WantsRefusal] = []
-    latest = trio.current_time() + WITHIN
-    if deadline is not None and deadline < latest:
-        latest = deadline
-    arg = ""
-    with trio.move_on_at(latest) as within:
-        for arg, kind in wants.items():
-            given = args.get(arg, _ABSENT) if args else _ABSENT
-            if given is _ABSENT:
-                if arg in required:
-                    failed.append(WantsRefusal(arg, kind, "invalid-input", None, words.not_given(arg, kind)))
-                continue
-            found = await _redeem(artifacts, arg, kind, given)
-            if isinstance(found, WantsRefusal):
-                failed.append(found)
-            else:
-                resolved.append((arg, found.meta))
-                data[arg] = found.data
-    if within.cancelled_caught:
-        raise DeadlineExceeded(
-            f"the artifact store did not answer in time when the ref in {words.told_name(arg)} was looked "
-            "up; the tool was not run; it may be called again",
-            delivery=NOT_SENT,
-        )
+    if deadline == inf:
+        data = await _judge(artifacts, wants, args, input_schema, resolved, failed)
+    else:
+        latest = trio.current_time() + WITHIN
+        with trio.move_on_at(latest if deadline is None else min(latest, deadline)) as within:
+            data = await _judge(artifacts, wants, args, input_schema, resolved, failed)
+        if within.cancelled_caught:
+            raise DeadlineExceeded(
+                "the artifact store did not answer in time when the refs in the arguments were looked up; "
+                "the tool was not run; it may be called again",
+                delivery=NOT_SENT,
+            )
     if failed:
         return await _refused(artifacts, tool_name, failed, deadline)
     if not resolved:
         return WantsResolved(args, _NOTHING, ())
-    return WantsResolved({**args, **data}, MappingProxyType(dict(resolved)), tuple(resolved))
+    return WantsResolved({**args, **data}, dict(resolved), tuple(resolved))
 
 
-def _required(input_schema: Mapping[str, Any] | bool | None) -> frozenset[str]:
+async def _judge(
+    artifacts: Redeemer,
+    wants: Mapping[str, str],
+    args: JsonObject,
+    input_schema: Mapping[str, Any] | bool | None,
+    resolved: list[tuple[str, ArtifactMeta]],
+    failed: list[WantsRefusal],
+) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for arg, kind in wants.items():
+        given = args.get(arg, _ABSENT) if args else _ABSENT
+        if given is _ABSENT:
+            if arg in _required(input_schema):
+                failed.append(WantsRefusal(arg, kind, "invalid-input", None, words.not_given(arg, kind)))
+            continue
+        found = await _redeem(artifacts, arg, kind, given)
+        if isinstance(found, WantsRefusal):
+            failed.append(found)
+        else:
+            resolved.append((arg, found.meta))
+            data[arg] = found.data
+    return data
+
+
+def _required(input_schema: Mapping[str, Any] | bool | None) -> list[Any] | tuple[Any, ...]:
     required = input_schema.get("required") if isinstance(input_schema, Mapping) else None
-    if not isinstance(required, list | tuple):
-        return frozenset()
-    return frozenset(name for name in required if isinstance(name, str))
+    return required if isinstance(required, list | tuple) else ()
 
 
 async def _redeem(artifacts: Redeemer, arg: str, kind: str, given: Any) -> Artifact | WantsRefusal:
