@@ -140,13 +140,20 @@ def test_what_cannot_be_looked_into_is_hidden(value: object) -> None:
     }
 
 
-def test_a_used_up_budget_hides_the_argument_and_what_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "large",
+    [[1] * 2_000, [{"id": n} for n in range(2_000)], {f"n{n}": n for n in range(2_000)}],
+    ids=range(3),
+)
+def test_a_used_up_budget_hides_the_argument_and_what_comes_after(
+    large: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("afpool.tools._redaction.VISITS", 1_000)
-    record = {"first": [1, 2], "n": 1, "rows": [{"id": n} for n in range(2_000)], "plain": 2, "last": [1]}
+    record = {"first": [1, 2], "n": 1, "large": large, "plain": 2, "last": [1]}
     kept = shown(record, keys=["secret"])
-    assert kept == {"first": [1, 2], "n": 1, "rows": HIDDEN, "plain": 2, "last": HIDDEN}
+    assert kept == {"first": [1, 2], "n": 1, "large": HIDDEN, "plain": 2, "last": HIDDEN}
     assert kept["first"] is record["first"]
-    small = {"rows": record["rows"][:100]}
+    small = {"large": [1] * 999}
     assert shown(small, keys=["secret"]) is small, "every record has a budget of its own"
 
 
