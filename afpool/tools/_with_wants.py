@@ -149,7 +149,7 @@ async def execute_wanting(
     open_ = {arg: kind for arg, kind in wants.items() if arg not in wanted}
     if not open_:
         return await base(args, ctx)
-    if ctx.artifacts is None:
+    if ctx.artifacts is None or not getattr(ctx.artifacts, "configured", True):
         error = NoArtifactStoreError(words.needs_store(tool_name, wants))
         error.call_id = ctx.call_id
         raise error

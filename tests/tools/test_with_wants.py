@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from afpool import AfpoolError, Tool, ToolContext, ToolResult
-from afpool.artifacts._types import NoArtifactStoreError
+from afpool.artifacts import (
+    MemoryArtifacts,
+    NewArtifact,
+    NoArtifacts,
+    NoArtifactStoreError,
+    bind_artifacts,
+)
 from afpool.testing import FakeTool
 from afpool.tools._derive import binding_of, derive, fact
 from afpool.tools._redaction import RedactionPolicy
@@ -16,7 +22,7 @@ from afpool.tools._shown import redacted, shown_args_of
 from afpool.tools._wants import WantsRefusedError
 from afpool.tools._with_wants import with_wants
 from tests.pool.kit import ALICE, world
-from tests.tools.store_kit import ROWS, SCOPE, Capability, Store, ref_number
+from tests.tools.store_kit import OTHER, ROWS, SCOPE, Capability, Store, ref_number
 
 SCHEMA = {
     "type": "object",
@@ -207,12 +213,31 @@ async def test_nothing_runs_without_the_data(args: Any) -> None:
     assert base.ran == []
 
 
-async def test_nothing_runs_without_a_store() -> None:
+@pytest.mark.parametrize("artifacts", [None, NoArtifacts()], ids=["absent", "unconfigured"])
+async def test_nothing_runs_without_a_store(artifacts: Any) -> None:
     base = Report()
+    ctx = ToolContext(call_id="c", artifacts=artifacts)
     with pytest.raises(NoArtifactStoreError, match='"report" was not run') as refused:
-        await with_wants(base, {"rows": ROWS}).execute({"rows": ref_number(1)}, context(None))
+        await with_wants(base, {"rows": ROWS}).execute({"rows": ref_number(1)}, ctx)
     assert refused.value.call_id == "c"
     assert base.ran == []
+
+
+async def test_it_works_with_a_store_of_the_package() -> None:
+    base, store = Report(), MemoryArtifacts()
+    mine, theirs = bind_artifacts(store, SCOPE), bind_artifacts(store, OTHER)
+    new = NewArtifact(
+        kind=ROWS, media_type="application/json", data=[{"a": 1}], label="sales", digest="sha-256"
+    )
+    meta, foreign = await mine.put(new), await theirs.put(new)
+    tool = with_wants(base, {"rows": ROWS})
+    ctx = ToolContext(artifacts=mine)
+    await tool.execute({"rows": meta.ref}, ctx)
+    assert base.ran[0][0] == {"rows": [{"a": 1}]}
+    with pytest.raises(WantsRefusedError) as refused:
+        await tool.execute({"rows": foreign.ref}, ctx)
+    assert f'{meta.ref} ("sales", 9 bytes)' in refused.value.message
+    assert refused.value.message.count(foreign.ref) == 1, "as what was passed, and not as what there is"
 
 
 async def test_a_bound_tool_keeps_its_binding_and_its_server_gets_the_data() -> None:
