@@ -40,6 +40,7 @@ _CARRIED: Final = frozenset({
     "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
     "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "contentEncoding", "contentMediaType",
 })  # fmt: skip
+_LATER: Final = frozenset({"if", "dependentRequired", "dependentSchemas"})
 _NAMES: Final = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
 _DEEPEST: Final = 256
 _OPEN: Final = "\0open"
@@ -143,9 +144,9 @@ class Cutter:
         required: list[str] = []
         out: dict[str, Any] = {}
         for key, value in node.items():
-            if key in {"then", "else"} and "if" in node and self.document.active("if"):
-                continue  # with its `if`
-            if key == "if" and self.document.active("if"):
+            if key in {"then", "else"} or (key in _LATER and not self.document.active(key)):
+                continue  # with its `if`, or with no meaning at all
+            if key == "if":
                 self._condition(path, node, out, added)
                 continue
             kept = self._keyword(path, key, value, added, required)
@@ -174,17 +175,18 @@ class Cutter:
         result = self.node(target)
         if result is False:
             raise _Never
-        out = {key: self._beside(key, value) for key, value in node.items()}
+        # what stands beside a reference is not validated by, and still read by a model
+        out = {
+            key: value if key == "$ref" else self._keyword(path, key, value, [], [])
+            for key, value in node.items()
+            if key in REMARKS or key in {"$ref", "type"}
+        }
         if result is not self.document.at(target):
             if vacuous(result):
-                out = {key: value for key, value in out.items() if key in REMARKS or key == "type"}
+                del out["$ref"]
             else:
                 out["$ref"] = Moved(target)
         return self._settled(path, node, out)
-
-    def _beside(self, key: str, value: Any) -> Any:
-        # Nobody validates by what stands beside a reference, but a model reads it.
-        return value if key in _CARRIED else self._unmentioned(value)
 
     def _target(self, reference: str, path: Path) -> Path:
         target = self.document.resolve(reference, path)
