@@ -87,6 +87,9 @@ if TYPE_CHECKING:
         CallCancelled as CallCancelled,
     )
     from ._base.errors import (
+        CallDenied as CallDenied,
+    )
+    from ._base.errors import (
         ClientClosed as ClientClosed,
     )
     from ._base.errors import (
@@ -171,7 +174,13 @@ if TYPE_CHECKING:
         TooLarge as TooLarge,
     )
     from ._base.errors import (
+        UnknownTool as UnknownTool,
+    )
+    from ._base.errors import (
         ToolError as ToolError,
+    )
+    from ._base.errors import (
+        ToolFailed as ToolFailed,
     )
     from ._base.identity import CallerIdentity as CallerIdentity
     from ._base.identity import Identity as Identity
@@ -302,12 +311,12 @@ _HOMES = {
     "_base.definition": ("Catalog", "Definition"),
     "_base.errors": (
         "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled",
-        "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
+        "CallDenied", "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
         "ElicitationRequired", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
         "InvalidOutput", "LocalSessionHandleLostError", "NotApproved", "NotOffered", "NotOwner",
-        "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError", "ServerError",
-        "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools", "ToolError",
-        "TooLarge",
+        "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError",
+        "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools",
+        "TooLarge", "ToolError", "ToolFailed", "UnknownTool",
     ),
     "_base.identity": ("CallerIdentity", "Identity", "PoolKey"),
     "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult", "UrlElicitation"),
@@ -329,8 +338,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
-    "BoundServer", "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
-    "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
+    "BoundServer", "BoundTool", "CallCancelled", "CallDenied", "CallerIdentity", "Catalog", "ClientClosed",
+    "CloseReport", "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
     "CredentialRequest", "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery",
     "ElicitAnswer", "ElicitRequest", "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter",
     "HttpxAuth", "Identity", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
@@ -342,8 +351,9 @@ __all__ = [
     "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
     "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
     "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool", "run_pool",
+    "ToolContext", "ToolError", "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation",
+    "Use", "WebSocketTransport", "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool",
+    "run_pool",
 ]  # fmt: skip
 
 

@@ -13,8 +13,8 @@ import pytest
 
 AFPOOL = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
-    "BoundServer", "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
-    "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
+    "BoundServer", "BoundTool", "CallCancelled", "CallDenied", "CallerIdentity", "Catalog", "ClientClosed",
+    "CloseReport", "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
     "CredentialRequest", "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery",
     "ElicitAnswer", "ElicitRequest", "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter",
     "HttpxAuth", "Identity", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
@@ -26,8 +26,9 @@ AFPOOL = [
     "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
     "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
     "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool", "run_pool",
+    "ToolContext", "ToolError", "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation",
+    "Use", "WebSocketTransport", "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool",
+    "run_pool",
 ]  # fmt: skip
 ACTORS = [
     "Actor", "ActorCrashed", "ActorError", "ActorInfo", "ActorStopped", "Answer", "Counts",
@@ -49,11 +50,13 @@ AFPOOL_CREDENTIALS = [
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
 AFPOOL_TOOLS = [
-    "LocalTool", "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict",
-    "ResultCeiling", "ResultLimits", "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution",
-    "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of", "carries_argument_view",
-    "changed_arg_keys", "content_result", "define_tool", "derive", "read_structured", "read_text", "redacted",
-    "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_wants",
+    "Deny", "Hook", "HookCall", "LocalTool", "REDACTED", "RedactionPolicy", "RedactionReport",
+    "RedactionRule", "RedactionVerdict", "Replace", "ResultCeiling", "ResultLimits", "ToolEvent",
+    "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved",
+    "args_redacted_by", "assert_tool_wants", "binding_of", "carries_argument_view", "changed_arg_keys",
+    "content_result", "define_tool", "derive", "read_structured", "read_text", "redacted", "resolve_wants",
+    "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_result_ceiling",
+    "with_wants",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [

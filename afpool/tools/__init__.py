@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from ._definition import define_tool as define_tool
     from ._derive import binding_of as binding_of
     from ._derive import derive as derive
+    from ._hooks import Deny as Deny
+    from ._hooks import Hook as Hook
+    from ._hooks import HookCall as HookCall
+    from ._hooks import Replace as Replace
     from ._limits import ResultCeiling as ResultCeiling
     from ._limits import ResultLimits as ResultLimits
+    from ._limits import with_result_ceiling as with_result_ceiling
+    from ._record import ToolEvent as ToolEvent
     from ._redaction import REDACTED as REDACTED
     from ._redaction import RedactionPolicy as RedactionPolicy
     from ._redaction import RedactionReport as RedactionReport
@@ -42,7 +48,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "_definition": ("LocalTool", "define_tool"),
     "_derive": ("binding_of", "derive"),
-    "_limits": ("ResultCeiling", "ResultLimits"),
+    "_hooks": ("Deny", "Hook", "HookCall", "Replace"),
+    "_limits": ("ResultCeiling", "ResultLimits", "with_result_ceiling"),
+    "_record": ("ToolEvent",),
     "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
     "_results": ("content_result", "read_structured", "read_text"),
     "_shown": (
@@ -58,11 +66,41 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "LocalTool", "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict",
-    "ResultCeiling", "ResultLimits", "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution",
-    "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of", "carries_argument_view",
-    "changed_arg_keys", "content_result", "define_tool", "derive", "read_structured", "read_text", "redacted",
-    "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_wants",
+    "REDACTED",
+    "Deny",
+    "Hook",
+    "HookCall",
+    "LocalTool",
+    "RedactionPolicy",
+    "RedactionReport",
+    "RedactionRule",
+    "RedactionVerdict",
+    "Replace",
+    "ResultCeiling",
+    "ResultLimits",
+    "ToolEvent",
+    "WantsRefusal",
+    "WantsRefused",
+    "WantsRefusedError",
+    "WantsResolution",
+    "WantsResolved",
+    "args_redacted_by",
+    "assert_tool_wants",
+    "binding_of",
+    "carries_argument_view",
+    "changed_arg_keys",
+    "content_result",
+    "define_tool",
+    "derive",
+    "read_structured",
+    "read_text",
+    "redacted",
+    "resolve_wants",
+    "shown_args_of",
+    "wants_needs_store_refusal",
+    "with_argument_view",
+    "with_result_ceiling",
+    "with_wants",
 ]  # fmt: skip
 
 

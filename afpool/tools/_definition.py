@@ -18,9 +18,11 @@ from .._base.credential import CredentialRequirement
 from .._base.names import assert_valid_tool_name
 from ._derive import HoldsSchemas, copy_json
 from ._limits import ResultCeiling
-from ._results import json_of, value_result
+from ._results import failed, json_of, value_result
 from ._signature import Signature, read_signature
 from ._validation import check_schema
+from ._wants import assert_tool_wants
+from ._with_wants import execute_wanting
 
 if TYPE_CHECKING:
     from .._base.model import JsonObject, ToolContext, ToolResult
@@ -112,10 +114,11 @@ class LocalTool(HoldsSchemas):
         """Run the function. The arguments are taken as they are: whoever dispatches validates them.
 
         Raises:
-            InvalidArguments: An argument cannot be read as what it is annotated as.
-            TypeError: What the function returned is not JSON.
+            InvalidArguments: An argument cannot be read as what it is annotated as; the function did not run.
+            WantsRefusedError: A reference did not resolve, where no door resolved it before.
+            ToolFailed: The function raised, which is the error's cause, or returned what is not JSON.
 
-        What the function raises leaves as it is. At least one checkpoint.
+        At least one checkpoint where the function is not asynchronous or has one itself.
         """
         return self._run(args, ctx)
 
@@ -220,14 +223,14 @@ def define_tool(
         needs = CredentialRequirement(needs)
     _check(name, description, needs, result_ceiling, result_kind)
     held_input = _held_schema(name, "input_schema", input_schema)
+    run = _runner(called, signature, name)
     held_wants = None
     if wants is not None:
-        from ._wants import assert_tool_wants
-
         assert_tool_wants(name, wants, held_input)
         held_wants = MappingProxyType(dict(wants))
+        run = _wanting(run, name, held_wants, held_input)
     return LocalTool(
-        _runner(called, signature),
+        run,
         name,
         description,
         held_input,
@@ -271,27 +274,38 @@ def _held_schema(name: str, what: str, given: object) -> JsonObject:
     return schema
 
 
-def _runner(called: Callable[..., Any], signature: Signature | None) -> Execute:
+def _wanting(run: Execute, name: str, wants: Mapping[str, str], schema: JsonObject) -> Execute:
+    """Redeem for direct callers what a door redeems before it executes."""
+
+    async def execute(args: JsonObject, ctx: ToolContext) -> ToolResult:
+        return await execute_wanting(name, wants, schema, args, ctx, run)
+
+    return execute
+
+
+def _runner(called: Callable[..., Any], signature: Signature | None, name: str) -> Execute:
     """Give what `LocalTool.execute` calls; decided once what kind of function it is."""
     if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004 -- of an object that is called
-        if signature is None:
 
-            async def whole(args: JsonObject, ctx: ToolContext) -> ToolResult:
-                return value_result(await called(args, ctx), ctx.call_id or "")
+        async def waiting(args: JsonObject, ctx: ToolContext) -> ToolResult:
+            given = None if signature is None else signature.arguments(args, ctx)
+            try:
+                value = await (called(args, ctx) if given is None else called(**given))
+                return value_result(value, ctx.call_id or "")
+            except Exception as error:
+                raise failed(name, error) from error
 
-            return whole
-        arguments = signature.arguments
-
-        async def named(args: JsonObject, ctx: ToolContext) -> ToolResult:
-            return value_result(await called(**arguments(args, ctx)), ctx.call_id or "")
-
-        return named
+        return waiting
 
     async def plain(args: JsonObject, ctx: ToolContext) -> ToolResult:
         await trio.lowlevel.checkpoint()
-        value = called(args, ctx) if signature is None else called(**signature.arguments(args, ctx))
-        if inspect.isawaitable(value):
-            value = await value
-        return value_result(value, ctx.call_id or "")
+        given = None if signature is None else signature.arguments(args, ctx)
+        try:
+            value = called(args, ctx) if given is None else called(**given)
+            if inspect.isawaitable(value):
+                value = await value
+            return value_result(value, ctx.call_id or "")
+        except Exception as error:
+            raise failed(name, error) from error
 
     return plain

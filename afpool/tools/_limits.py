@@ -3,10 +3,11 @@
 In this order, the first that applies:
 
 1. A tool's `ResultCeiling` refuses: the payload is replaced by a sentence everywhere.
-2. Placement stores what is long as an artifact and hands on its reference.
+2. Placement stores what is long as an artifact and hands on its reference. A store that fails costs the
+   placement and not the result.
 3. The cap cuts: a beginning stays, and what was cut is said.
 
-What was an error already is neither stored nor cut by placement; a cap holds for everything.
+What was an error already is neither refused nor stored; the cap holds for everything.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgspec
+import trio
 
 from .._base.errors import TooLarge
-from ._results import error_result, text_result, value_result
+from ..artifacts import Placement, place
+from ._derive import base_of, derive, fact
+from ._results import error_result, read_text, reading_size, text_result, value_result
 
 if TYPE_CHECKING:
-    from .._base.model import ToolResult
+    from .._base.model import Tool, ToolResult
+    from ..artifacts import Artifacts
+    from ._record import CallRecord
 
 _NO_HEAD: Final = 16
 
@@ -83,22 +90,6 @@ def refused_by_ceiling(tool: str, ceiling: ResultCeiling, size: int, call_id: st
     return error_result(error, call_id)
 
 
-def ticket_result(meta: Any, chars: int, limit: int, call_id: str) -> ToolResult:
-    """Make the result that stands in the place of one that was stored; `meta` describes the artifact."""
-    return value_result(
-        {
-            "placed": True,
-            "ref": meta.ref,
-            "kind": meta.kind,
-            "media_type": meta.media_type,
-            "bytes": meta.bytes,
-            "reason": f"the result has {chars} characters, and {limit} are returned in full; it is stored "
-            "under this reference, which tools that take an artifact of this kind accept",
-        },
-        call_id,
-    )
-
-
 def cut_result(result: ToolResult, text: str, limit: int) -> ToolResult:
     """Make the result of a text that is longer than the cap: what was cut, and the beginning that fits."""
     marker: dict[str, Any] = {
@@ -123,3 +114,109 @@ def cut_result(result: ToolResult, text: str, limit: int) -> ToolResult:
         delivery=result.delivery,
         error=result.error,
     )
+
+
+CEILING: Final = "result-ceiling"
+"""The key of the fact that holds a tool's ceiling."""
+
+
+def with_result_ceiling(tool: Tool, ceiling: ResultCeiling) -> Tool:
+    """Give a copy of a tool whose results may be no larger than a ceiling.
+
+    Args:
+        tool: The tool; its binding and whatever else rides on it stay.
+        ceiling: In place of one that it has.
+
+    Raises:
+        TypeError: `tool` is no tool, or `ceiling` is no `ResultCeiling`.
+    """
+    if not isinstance(ceiling, ResultCeiling):
+        raise TypeError(f"a ceiling is a ResultCeiling, not {type(ceiling).__name__}")
+    return derive(tool, facts={CEILING: ceiling})
+
+
+def ceiling_of(tool: Tool) -> ResultCeiling | None:
+    """Give a tool's ceiling; `None` where it has none."""
+    ceiling = fact(tool, CEILING)
+    if ceiling is None:
+        ceiling = getattr(base_of(tool), "result_ceiling", None)
+    return ceiling if isinstance(ceiling, ResultCeiling) else None
+
+
+async def limited(
+    result: ToolResult,
+    tool: Tool,
+    limits: ResultLimits,
+    artifacts: Artifacts | None,
+    record: CallRecord,
+    deadline: float,
+) -> ToolResult:
+    """Hold a result to its tool's ceiling, to placement and to the cap.
+
+    Args:
+        result: Of a tool that has run.
+        tool: The tool.
+        limits: The runtime's.
+        artifacts: Where a long result is stored; `None` where there is no store.
+        record: Told of a result that was refused.
+        deadline: Absolute; a store that has not answered by then costs the placement.
+
+    Returns:
+        The same object where it is short enough. A checkpoint only where it is stored.
+    """
+    ceiling = ceiling_of(tool)
+    if ceiling is None and limits.max_chars is None and limits.max_inline_chars is None:
+        return result
+    failed = result.is_error
+    size = reading_size(result)
+    if ceiling is not None and size > ceiling.max_chars and not failed:
+        facts: dict[str, Any] = {"tool_name": tool.name, "size_chars": size, "max_chars": ceiling.max_chars}
+        if ceiling.narrow_by:
+            facts["narrow_by"] = ceiling.narrow_by
+        record.file("result_refused", facts)
+        return refused_by_ceiling(tool.name, ceiling, size, result.call_id)
+    text = read_text(result)
+    if limits.max_inline_chars is not None and artifacts is not None and not failed:
+        placed = None
+        with trio.move_on_at(deadline):
+            placed = await place(
+                artifacts,
+                Placement(limits.max_inline_chars),
+                tool.name,
+                text,
+                data=result.structured if _mirrors(result) else None,
+                kind=getattr(base_of(tool), "result_kind", None),
+            )
+        if placed is not None:
+            return value_result(placed.as_json(), result.call_id)
+    if limits.max_chars is not None and size > limits.max_chars:
+        return cut_result(result, text, limits.max_chars)
+    return result
+
+
+def limited_for_record(result: ToolResult, tool: Tool, limits: ResultLimits) -> ToolResult:
+    """Hold what a tool gave to its ceiling and to the cap, where a hook gave the model something else."""
+    ceiling = ceiling_of(tool)
+    if (ceiling is None and limits.max_chars is None) or result.is_error:
+        return result
+    size = reading_size(result)
+    if ceiling is not None and size > ceiling.max_chars:
+        return refused_by_ceiling(tool.name, ceiling, size, result.call_id)
+    if limits.max_chars is not None and size > limits.max_chars:
+        return cut_result(result, read_text(result), limits.max_chars)
+    return result
+
+
+def _mirrors(result: ToolResult) -> bool:
+    """Say whether the text of a result is the writing of its structured content and nothing else."""
+    if not isinstance(result.structured, dict):
+        return False
+    content = result.content
+    if not content:
+        return True
+    if len(content) != 1 or content[0].get("type") != "text":
+        return False
+    try:
+        return bool(msgspec.json.decode(result.text) == result.structured)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from .._base.errors import InvalidOutput, ProtocolError, ToolError
+from .._base.errors import InvalidOutput, ProtocolError, ToolError, ToolFailed
 from .._base.model import ToolResult
 from ..protocol import NotJson, encode_json
 
@@ -67,6 +67,15 @@ def error_result(error: AfpoolError, call_id: str, text: str | None = None) -> T
         delivery=error.delivery,
         error=error,
     )
+
+
+def failed(tool: str, error: Exception) -> ToolFailed:
+    """Make the failure of a tool that raised: its words are the model's to read, cut."""
+    words = str(error).strip()
+    said = f": {words[:ERROR_CHARS]}" if words else ""
+    failure = ToolFailed(f"The tool {tool} failed ({type(error).__name__}){said}")
+    failure.__cause__ = error
+    return failure
 
 
 def value_result(value: Any, call_id: str) -> ToolResult:

@@ -21,17 +21,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import jsonschema_rs
+import trio
 
+from .._base.definition import Definition
 from ..protocol import NotJson, encode_json
 from ._derive import held_input_schema, held_output_schema, output_holder, schema_holder
 from ._schema_cost import MAX_WORK, Cost, Unresolved, cost_of, nodes_and_depth
 
 if TYPE_CHECKING:
     from .._base.model import Tool
+    from .._base.seams import Seams
 
 logger = logging.getLogger("afpool")
 
 KEPT_BY_TEXT: Final = 1024
+THREAD_BYTES: Final = 64 * 1024
 MASK: Final = "..."
 _CHEAP: Final = 64
 _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 21)
@@ -100,9 +104,10 @@ class Compiled:
 class Validators:
     """The compiled schemas of a runtime's tools."""
 
-    __slots__ = ("_by_text", "_inputs", "_outputs")
+    __slots__ = ("_by_text", "_inputs", "_limiter", "_outputs")
 
     def __init__(self) -> None:
+        self._limiter = trio.CapacityLimiter(1)
         self._inputs: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
         self._outputs: weakref.WeakKeyDictionary[Any, Compiled | None] = weakref.WeakKeyDictionary()
         self._by_text: OrderedDict[bytes, Compiled] = OrderedDict()
@@ -114,6 +119,22 @@ class Validators:
         if known is None:
             known = self._inputs[holder] = self._compiled(tool, "input schema", held_input_schema(tool))
         return known
+
+    async def ready(self, tool: Tool, seams: Seams) -> Compiled:
+        """Give what `of` gives; what is large is compiled in a thread, the first time.
+
+        A checkpoint only then.
+        """
+        holder = schema_holder(tool)
+        known = self._inputs.get(holder)
+        if known is not None:
+            return known
+        if not isinstance(holder, Definition) or len(holder.raw) < THREAD_BYTES:
+            return self.of(tool)
+        compiled = await seams.in_thread(lambda: Compiled(holder.input_schema or {}), self._limiter)
+        self._say(tool, "input schema", compiled)
+        self._inputs[holder] = compiled
+        return compiled  # type: ignore[no-any-return]
 
     def of_output(self, tool: Tool) -> Compiled | None:
         """Give the compiled schema of a tool's structured result; `None` where it was listed without one."""
@@ -140,11 +161,15 @@ class Validators:
             self._by_text[text] = compiled
             if len(self._by_text) > KEPT_BY_TEXT:
                 self._by_text.popitem(last=False)
+        self._say(tool, what, compiled)
+        return compiled
+
+    @staticmethod
+    def _say(tool: Tool, what: str, compiled: Compiled) -> None:
         if compiled.problem is not None:
             effect = "is validated without them" if compiled.validator is not None else "is not validated"
             name = tool.name if tool.source is None else f"{tool.source}/{tool.name}"
             logger.warning("the %s of %s %s: %s", what, name[:128], effect, compiled.problem)
-        return compiled
 
 
 def check_schema(schema: Mapping[str, Any]) -> str | None:

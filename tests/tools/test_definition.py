@@ -12,8 +12,17 @@ import msgspec
 import pytest
 import trio
 
-from afpool import CredentialRequirement, InvalidArguments, ToolContext, ToolResult
-from afpool.tools import ResultCeiling, define_tool
+from afpool import (
+    CredentialRequirement,
+    Identity,
+    InvalidArguments,
+    StaleTools,
+    ToolContext,
+    ToolFailed,
+    ToolResult,
+)
+from afpool.artifacts import MemoryArtifacts, NewArtifact, NoArtifactStoreError, bind_artifacts
+from afpool.tools import ResultCeiling, WantsRefusedError, define_tool
 
 CTX = ToolContext(call_id="c-1")
 
@@ -213,8 +222,22 @@ async def test_what_a_function_returns_that_is_no_json_is_said_without_its_value
     def wrong() -> Any:
         return {"a": [object()]}
 
-    with pytest.raises(TypeError, match=r"not JSON at \$\.a\[0\]: object"):
+    with pytest.raises(ToolFailed, match=r"The tool wrong failed.*not JSON at \$\.a\[0\]: object"):
         await run(wrong, {})
+
+
+async def test_what_a_function_raises_is_the_cause_of_the_failure() -> None:
+    @define_tool
+    async def broken() -> Any:
+        raise StaleTools("of a call inside")
+
+    with pytest.raises(
+        ToolFailed, match=r"The tool broken failed .StaleTools.: .*of a call inside"
+    ) as caught:
+        await run(broken, {})
+    # the function has run, whatever the call inside says of itself
+    assert caught.value.delivery == "answered"
+    assert isinstance(caught.value.__cause__, StaleTools)
 
 
 def test_what_was_given_and_what_is_read_can_be_changed_without_changing_the_tool() -> None:
@@ -248,6 +271,26 @@ def test_wants_are_judged_when_the_tool_is_defined() -> None:
             define_tool(rows, wants=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="rows"):
         define_tool(execute=lambda args, ctx: None, name="rows", wants={"data": "k"})
+
+
+async def test_who_calls_a_tool_directly_passes_references_too() -> None:
+    store = MemoryArtifacts()
+    who = Identity(tenant="acme")
+    meta = await store.put(who, NewArtifact(kind="rows", media_type="application/json", data=[{"n": 1}]))
+
+    @define_tool(wants={"data": "rows"})
+    async def count(data: list[dict[str, int]]) -> int:
+        return len(data)
+
+    ctx = ToolContext(call_id="c", artifacts=bind_artifacts(store, who))
+    assert (await count.execute({"data": meta.ref}, ctx)).text == "1"
+    with pytest.raises(WantsRefusedError):
+        await count.execute({"data": "art_none"}, ctx)
+    with pytest.raises(NoArtifactStoreError):
+        await count.execute({"data": meta.ref}, CTX)
+    resolved = ToolContext(call_id="c", wanted={"data": meta})
+    with pytest.raises(InvalidArguments, match="'data' cannot be read"):
+        await count.execute({"data": "not rows"}, resolved)
 
 
 def positional(a, /): ...

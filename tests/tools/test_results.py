@@ -17,7 +17,7 @@ from hypothesis import given
 
 from afpool import AfpoolError, InvalidOutput, ProtocolError, StaleTools, ToolError, ToolResult
 from afpool.tools import ResultCeiling, ResultLimits, content_result, read_structured, read_text
-from afpool.tools._limits import cut_result, refused_by_ceiling, ticket_result
+from afpool.tools._limits import cut_result, refused_by_ceiling
 from afpool.tools._results import (
     error_result,
     error_text,
@@ -341,22 +341,6 @@ def test_a_ceiling_says_how_large_it_was_and_what_makes_it_smaller() -> None:
         "Nothing of it was returned. Narrow it with limit, since."
     )
     assert "Ask for less." in refused_by_ceiling("find", ResultCeiling(10), 5000, "c").text
-
-
-def test_a_ticket_says_where_the_result_is() -> None:
-    @attrs.frozen
-    class Meta:
-        ref: str = "art_x"
-        kind: str = "tool-result/find"
-        media_type: str = "text/plain"
-        bytes: int = 9
-
-    made = ticket_result(Meta(), 9, 5, "c")
-    assert made.structured is not None
-    assert made.structured.pop("reason").startswith("the result has 9 characters, and 5 are returned")
-    assert made.structured == {
-        "placed": True, "ref": "art_x", "kind": "tool-result/find", "media_type": "text/plain", "bytes": 9,
-    }  # fmt: skip
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=150, max_size=2000), st.integers(1, 400))
