@@ -144,6 +144,10 @@ class Tool:
 class _ResultHead(msgspec.Struct):
     # `isError` is a boolean by the specification; anything else is read by its truth.
     is_error: Any = msgspec.field(name="isError", default=None)
+    # What makes it a result; not decoded before somebody reads it.
+    content: msgspec.Raw = msgspec.Raw(b"")
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw(b""))
+    legacy: msgspec.Raw = msgspec.field(name="toolResult", default=msgspec.Raw(b""))
 
 
 _decode_head = msgspec.json.Decoder(_ResultHead).decode
@@ -182,7 +186,7 @@ class ToolResult:
         error: The refusal or failure that it tells of; `None` for an answer.
     """
 
-    __slots__ = ("_code", "_document", "_is_error", "call_id", "delivery", "error", "raw")
+    __slots__ = ("_code", "_document", "_has_form", "_is_error", "call_id", "delivery", "error", "raw")
 
     def __init__(
         self,
@@ -200,16 +204,46 @@ class ToolResult:
         self._code = code
         self._document: dict[str, Any] | None = None
         self._is_error: bool | None = None
+        self._has_form = False
 
     @property
     def is_error(self) -> bool:
         """Whether the tool says that it failed."""
         if self._is_error is None:
-            try:
-                self._is_error = bool(_decode_head(self.raw).is_error)
-            except (msgspec.DecodeError, RecursionError):
-                self._is_error = bool(self.document.get("isError"))
+            self._look()
+        assert self._is_error is not None
         return self._is_error
+
+    @property
+    def has_form(self) -> bool:
+        """Whether it is a result at all: with content, structured content, or the `toolResult` of old.
+
+        Raises:
+            ProtocolError: It is no readable JSON object.
+        """
+        if self._is_error is None:
+            self._look()
+        return self._has_form
+
+    def _look(self) -> None:
+        if not self.raw.isascii():
+            try:
+                self.raw.decode()  # msgspec does not look into what it skips
+            except UnicodeDecodeError:
+                raise self._unreadable() from None
+        try:
+            head = _decode_head(self.raw)
+        except (msgspec.DecodeError, RecursionError):
+            document = self.document
+            self._is_error = bool(document.get("isError"))
+            self._has_form = isinstance(document.get("content"), list) or not document.keys().isdisjoint(
+                ("structuredContent", "toolResult")
+            )
+        else:
+            self._is_error = bool(head.is_error)
+            self._has_form = (
+                bytes(head.content).startswith(b"[") or bool(head.structured) or bool(head.legacy)
+            )
 
     @property
     def code(self) -> str:

@@ -173,7 +173,7 @@ class _Call:
 
     __slots__ = (
         "artifacts", "asking", "began", "changed", "deadline", "denied", "door", "executing", "own", "record",
-        "scope",
+        "scope", "written",
     )  # fmt: skip
 
     def __init__(self, door: Door, asking: Asking) -> None:
@@ -198,6 +198,7 @@ class _Call:
         self.executing: Executing | None = None
         self.changed: tuple[str, ...] = ()
         self.denied = False
+        self.written = False  # what was to be shown is JSON
         # what the tool itself gave, where a hook made something else of it
         self.own: ToolResult | None = None
 
@@ -252,7 +253,8 @@ class _Call:
             raise Overloaded(
                 f"{MAX_DEPTH} tools call one another already; the last, {self.name}, was not run"
             )
-        self._check_json(args)
+        if not self.written or args is not given or shown is not given:
+            self._check_json(args)
         if args is not given:
             shown = shown_args_of(tool, args)
         await self._validate(tool, args, shown)
@@ -391,10 +393,12 @@ class _Call:
         if self.door.sink is None:
             return None
         try:
-            return Encoded(encode_json(shown))
+            encoded = Encoded(encode_json(shown))
         except NotJson:
             names = [str(key)[:_MAX_NAME].encode("utf-8", "replace").decode() for key in shown]
             return Encoded(encode_json(dict.fromkeys(names, "[not JSON]")))
+        self.written = True
+        return encoded
 
     def _start(self, args: Encoded | None) -> None:
         self.record.file("tool_start", {"tool_name": self.name, "call_id": self.call_id, "args": args})

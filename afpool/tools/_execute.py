@@ -20,7 +20,7 @@ from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
 from .._base.secret import Secret
 from ._asked_credentials import Asked
 from ._record import Encoded
-from ._results import failed, is_readable, json_of, read_text, text_result, value_result
+from ._results import failed, json_of, read_text, text_result, value_result
 from ._scrub import Scrubber
 
 if TYPE_CHECKING:
@@ -168,12 +168,10 @@ class Executing:
                 raise failed(self._name, error) from None
         if self._scrubber is not None:
             result = await self._scrubber.result(result)
-        if not is_readable(result):
+        if not result.has_form:
             raise ProtocolError(f"{read_text(result)} The tool {self._name} has run")
-        if not result.document.get("content") and not result.has_structured:
-            legacy = read_text(result)
-            if legacy:
-                result = text_result(legacy, call_id, is_error=result.is_error)
+        if b'"toolResult"' in result.raw and not result.content:
+            result = text_result(read_text(result), call_id, is_error=result.is_error)
         if not result.is_error:
             self._check_output(tool, result)
         return result

@@ -205,18 +205,6 @@ def read_text(result: ToolResult) -> str:
     return f"The tool answered something that is no tool result: {shape_of(document)}."
 
 
-def is_readable(result: ToolResult) -> bool:
-    """Say whether a result is one: it has content, structured content, or the legacy form.
-
-    Raises:
-        ProtocolError: The result is no readable JSON object.
-    """
-    document = result.document
-    return isinstance(document.get("content"), list) or not document.keys().isdisjoint(
-        ("structuredContent", "toolResult")
-    )
-
-
 def reading_size(result: ToolResult) -> int:
     """Count the characters that a model is given of a result: its text, and the data of images and others."""
     size = len(read_text(result))

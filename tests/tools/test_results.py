@@ -21,7 +21,6 @@ from afpool.tools._limits import cut_result, refused_by_ceiling
 from afpool.tools._results import (
     error_result,
     error_text,
-    is_readable,
     json_of,
     reading_size,
     text_result,
@@ -216,7 +215,7 @@ NO_RESULT = "The tool answered something that is no tool result: an object with"
 def test_every_form_of_a_result_reads_as_text(document: Any, text: str) -> None:
     made = result(document)
     assert read_text(made) == text
-    assert is_readable(made) == (not text.startswith("The tool answered something"))
+    assert made.has_form == (not text.startswith("The tool answered something"))
 
 
 def test_words_of_any_length_are_cut() -> None:
