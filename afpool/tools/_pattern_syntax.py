@@ -135,7 +135,7 @@ def compile_pattern(pattern: object) -> re.Pattern[str]:
         raise TypeError(f"a pattern is a string or a compiled re.Pattern of strings, not {what}")
     try:
         return re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise PatternRefused(f"the pattern {pattern!r} is no regular expression: {error}") from None
 
 

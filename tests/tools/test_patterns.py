@@ -133,9 +133,10 @@ def test_a_verbose_pattern_is_refused(pattern: str | re.Pattern[str]) -> None:
         Patterns([compile_pattern(pattern)])
 
 
-def test_what_re_cannot_read_is_said_at_once() -> None:
-    with pytest.raises(PatternRefused, match=r"'\(a' is no regular expression: .*position"):
-        compile_pattern("(a")
+@pytest.mark.parametrize("pattern", ["(a", "a**", "[a", "a{99999999999}", "(" * 5_000 + "a" + ")" * 5_000])
+def test_what_re_cannot_read_is_said_at_once(pattern: str) -> None:
+    with pytest.raises(PatternRefused, match="is no regular expression: "):
+        compile_pattern(pattern)
 
 
 @pytest.mark.parametrize("pattern", [b"a", re.compile(b"a"), None, 3], ids=str)
