@@ -28,16 +28,21 @@ if TYPE_CHECKING:
 @overload
 def with_wants(tools: Tool, wants: Mapping[str, str]) -> Tool: ...
 @overload
+def with_wants(tools: Mapping[str, Tool], wants: Mapping[str, str]) -> dict[str, Tool]: ...
+@overload
 def with_wants(tools: Iterable[Tool], wants: Mapping[str, str]) -> tuple[Tool, ...]: ...
-def with_wants(tools: Tool | Iterable[Tool], wants: Mapping[str, str]) -> Tool | tuple[Tool, ...]:
+def with_wants(
+    tools: Tool | Mapping[str, Tool] | Iterable[Tool], wants: Mapping[str, str]
+) -> Tool | dict[str, Tool] | tuple[Tool, ...]:
     """Give a copy of a tool, or of each of several, that takes stored artifacts for some of its arguments.
 
     A model passes a ref, the tool gets the data. In the schema that the model sees, the argument is a string
     that is said to be a ref, whatever type the data has.
 
     Args:
-        tools: One tool, or several. Bindings and whatever else rides on them stay. Of several, each takes
-            what it has the arguments for, and one that has none is given back itself.
+        tools: One tool, or several: a toolset, a mapping by name, any iterable. Bindings and whatever else
+            rides on them stay. Of several, each takes what it has the arguments for, and one that has none
+            is given back itself.
         wants: Argument name to the kind of the artifact that it takes.
 
     Raises:
@@ -53,11 +58,16 @@ def with_wants(tools: Tool | Iterable[Tool], wants: Mapping[str, str]) -> Tool |
                 "could pass a ref there; name arguments that it lists and that the host does not fill"
             )
         return _wanting(tools, wants)
-    several = tuple(tools)
+    if isinstance(tools, Mapping):
+        return dict(zip(tools, _each(tuple(tools.values()), wants), strict=True))
+    return _each(tuple(tools), wants)
+
+
+def _each(tools: tuple[Tool, ...], wants: Mapping[str, str]) -> tuple[Tool, ...]:
     assert_tool_wants("each of several", wants)
     given: list[Tool] = []
     used: set[str] = set()
-    for tool in several:
+    for tool in tools:
         listed = _properties(tool)
         own = {arg: kind for arg, kind in wants.items() if arg in listed}
         used |= own.keys()
@@ -65,7 +75,7 @@ def with_wants(tools: Tool | Iterable[Tool], wants: Mapping[str, str]) -> Tool |
     unused = [arg for arg in wants if arg not in used]
     if unused:
         raise TypeError(
-            f"none of the {len(several)} tools lists {_names(unused)} in its input schema, so no model could "
+            f"none of the {len(tools)} tools lists {_names(unused)} in its input schema, so no model could "
             "pass a ref there; check the spelling"
         )
     return tuple(given)

@@ -135,6 +135,18 @@ def test_of_several_tools_each_takes_what_it_lists() -> None:
     assert isinstance(given, tuple)
 
 
+async def test_a_toolset_becomes_a_mapping_by_the_same_names() -> None:
+    listed = FakeTool("report", input_schema=SCHEMA)
+    async with world(tools=[listed, FakeTool("other")]) as here:
+        toolset = await here.pool.tools(ALICE)
+        given = with_wants(toolset, {"rows": ROWS})
+        assert list(given) == list(toolset) == ["report", "other"]
+        assert given["report"].wants == {"rows": ROWS}
+        assert given["other"].wants is None
+        with pytest.raises(TypeError, match="none of the 2 tools lists 'row'"):
+            with_wants(toolset, {"row": ROWS})
+
+
 def test_of_several_tools_a_name_that_none_lists_is_refused() -> None:
     with pytest.raises(TypeError, match="none of the 2 tools lists 'row'"):
         with_wants(iter([Report(), Report("two")]), {"rows": ROWS, "row": ROWS})
