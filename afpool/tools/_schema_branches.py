@@ -1,4 +1,4 @@
-"""Taking properties out of a schema, place by place, where each of them is known to be there, with some string.
+"""Taking properties out of a schema, place by place, where each is known to be there, with some string.
 
 What comes of a place is a schema for the same object without those properties, or `True` or `False` where
 nothing is left to ask. Rules:
@@ -7,38 +7,38 @@ nothing is left to ask. Rules:
   `not`, `if`, `dependentSchemas` and the like apply to the same object. A schema of a member is carried as it
   is, also where it is the same definition.
 * Copy on write: a place that nothing changes in comes back as the same object, and never is one changed.
-* A demand on a property's value is an atom (`_schema_value`); which atoms are met is told by `truth`. Where it
-  tells nothing the place stays open: neither `True` nor `False`, so that it can be asked what depends on it.
+* A demand on a property's value is an atom (`_schema_value`); which atoms are met is told by `truth`. Where
+  it tells nothing the place stays open: neither `True` nor `False`, so that it can be asked what depends on
+  it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import attrs
 
 from .._base.canonical import ContentError, canonical_json
-from ._schema_value import Atom, CannotCut, Values, matches, one_of
+from ._schema_demands import demands_of, has_all
+from ._schema_evaluated import REMARKS, vacuous
+from ._schema_value import CannotCut, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
+    from ._schema_demands import FieldAtom
     from ._schema_document import Document, Path
+    from ._schema_evaluated import Evaluated
 
-FieldAtom: TypeAlias = tuple[str, Atom]
-Evaluated: TypeAlias = Literal["yes", "no", "maybe"]
 
-REMARKS: Final = frozenset({
-    "title", "description", "$comment", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
-    "$defs", "definitions", "$schema", "$id", "id", "$anchor", "$dynamicAnchor",
-})  # fmt: skip
 _CARRIED: Final = frozenset({
     "additionalProperties", "unevaluatedProperties", "items", "additionalItems", "unevaluatedItems",
     "contains", "contentSchema", "prefixItems", "type", "format", "discriminator", "$vocabulary",
     "$recursiveAnchor", "$ref", "title", "description", "$comment", "deprecated", "readOnly", "writeOnly",
     "$defs", "definitions", "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "pattern", "nullable",
     "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-    "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "contentEncoding", "contentMediaType",
+    "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "contentEncoding",
+    "contentMediaType",
 })  # fmt: skip
 _LATER: Final = frozenset({"if", "dependentRequired", "dependentSchemas"})
 _NAMES: Final = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
@@ -57,11 +57,6 @@ class Moved:
     """Stands for a reference to a place that is cut, too: where that will stand is not known yet."""
 
     target: Path
-
-
-def vacuous(result: Any) -> bool:
-    """Whether a cut place accepts everything."""
-    return result is True or (isinstance(result, dict) and result.keys() <= REMARKS)
 
 
 def takes_objects(node: Mapping[str, Any]) -> bool:
@@ -84,6 +79,7 @@ class Cutter:
 
     Attributes:
         origins: Of each object that came of a place, by its `id`, the place. The objects live as long.
+        evaluated: What `evaluated_in` has found.
     """
 
     def __init__(
@@ -92,7 +88,8 @@ class Cutter:
         self.document = document
         self.fields = fields
         self.origins: dict[int, Path] = {}
-        self._values = values
+        self.values = values
+        self.evaluated: dict[tuple[Path, str, bool], Evaluated] = {}
         self._truth = truth
         self._done: dict[Path, Any] = {}
         self._running: set[Path] = set()
@@ -126,7 +123,7 @@ class Cutter:
     def own(self, path: Path) -> frozenset[FieldAtom] | Literal[False]:
         """Give the demands that a place itself, without its branches, makes on the properties' values."""
         if path not in self._own:
-            self._own[path] = self._demands(path, self.document.at(path))
+            self._own[path] = demands_of(self, path)
         return self._own[path]
 
     def _object(self, path: Path, node: dict[str, Any]) -> Any:
@@ -171,7 +168,7 @@ class Cutter:
         return out
 
     def _alone(self, path: Path, node: dict[str, Any]) -> Any:
-        target = self._target(node["$ref"], path)
+        target = self.target(node["$ref"], path)
         result = self.node(target)
         if result is False:
             raise _Never
@@ -188,7 +185,12 @@ class Cutter:
                 out["$ref"] = Moved(target)
         return self._settled(path, node, out)
 
-    def _target(self, reference: str, path: Path) -> Path:
+    def target(self, reference: str, path: Path) -> Path:
+        """Give the place that a reference means.
+
+        Raises:
+            CannotCut: It is not in the document.
+        """
         target = self.document.resolve(reference, path)
         if target is None:
             raise CannotCut("it refers to a schema that is not in it, and none is ever fetched")
@@ -234,7 +236,7 @@ class Cutter:
         return value if key in _CARRIED else self._unmentioned(value)
 
     def _reference(self, path: Path, reference: str) -> Any:
-        target = self._target(reference, path)
+        target = self.target(reference, path)
         result = self.node(target)
         if result is False:
             raise _Never
@@ -265,7 +267,7 @@ class Cutter:
 
     def _property_names(self, path: Path, value: Any) -> Any:
         place = (*path, "propertyNames")
-        if not all(self._values.takes_name(place, name) for name in self.fields):
+        if not all(self.values.takes_name(place, name) for name in self.fields):
             raise _Never
         if not isinstance(value, dict):
             return value
@@ -352,7 +354,7 @@ class Cutter:
                 out[key] = self._written(result)
 
     def _choices(self, value: list[Any]) -> Any:
-        kept = [self._without(one) for one in value if self._has_all(one)]
+        kept = [self._without(one) for one in value if has_all(one, self.fields)]
         if not kept:
             raise _Never
         try:
@@ -360,13 +362,8 @@ class Cutter:
         except ContentError:
             return kept
 
-    def _has_all(self, value: Any) -> bool:
-        return isinstance(value, dict) and all(
-            isinstance(value.get(name), str) and value[name] for name in self.fields
-        )
-
     def _unmentioned(self, value: Any) -> Any:
-        """Give a value that no validator reads without the names: an order of properties, messages for them."""
+        """Give what no validator reads without the names: an order of properties, messages for them."""
         if isinstance(value, dict):
             out: Any = {key: self._unmentioned(one) for key, one in value.items() if key not in self.fields}
             return value if len(out) == len(value) and all(map(_same, out.values(), value.values())) else out
@@ -381,91 +378,6 @@ class Cutter:
         if isinstance(result, bool) and self.document.draft == 4:
             return {} if result else {"not": {}}
         return result
-
-    # -- demands on the values
-
-    def _demands(self, path: Path, node: Any) -> frozenset[FieldAtom] | Literal[False]:
-        found: set[FieldAtom] = set()
-        for name in self.fields:
-            for part in self._parts(path, node, name):
-                if part is False:
-                    return False
-                found.update((name, atom) for atom in part)
-        return frozenset(found)
-
-    def _parts(
-        self, path: Path, node: dict[str, Any], name: str
-    ) -> Iterable[frozenset[Atom] | Literal[False]]:
-        covered = False
-        if isinstance(node.get("properties"), dict) and name in node["properties"]:
-            covered = True
-            yield self._values.demands((*path, "properties", name))
-        if isinstance(node.get("patternProperties"), dict):
-            for pattern in node["patternProperties"]:
-                if matches(pattern, name):
-                    covered = True
-                    yield self._values.demands((*path, "patternProperties", pattern))
-        if not covered and "additionalProperties" in node:
-            yield self._values.demands((*path, "additionalProperties"))
-        elif "unevaluatedProperties" in node and self.document.active("unevaluatedProperties"):
-            rest = self._values.demands((*path, "unevaluatedProperties"))
-            evaluated = self._evaluated(path, name, own=False)
-            if evaluated == "no":
-                yield rest
-            elif evaluated == "maybe" and rest != frozenset():
-                raise CannotCut("whether the argument is one too many depends on the other arguments")
-        if "const" in node and self.document.active("const"):
-            yield one_of([node["const"][name]]) if self._has_all(node["const"]) else False
-        if isinstance(node.get("enum"), list):
-            values = {one[name] for one in node["enum"] if self._has_all(one)}
-            if len(values) > 1:
-                raise CannotCut("its list of allowed arguments ties them to the argument's value")
-            yield one_of(list(values))
-
-    def _evaluated(self, path: Path, name: str, *, own: bool = True) -> Evaluated:
-        """Whether a place that accepts an object has evaluated a property of it, as draft 2019-09 means it."""
-        node = self.document.at(path)
-        if not isinstance(node, dict):
-            return "no"
-        if isinstance(node.get("properties"), dict) and name in node["properties"]:
-            return "yes"
-        if "additionalProperties" in node or (own and "unevaluatedProperties" in node):
-            return "yes"
-        if isinstance(node.get("patternProperties"), dict) and any(
-            matches(pattern, name) for pattern in node["patternProperties"]
-        ):
-            return "yes"
-        parts = list(self._branches_evaluated(path, node, name))
-        if "yes" in parts:
-            return "yes"
-        return "maybe" if "maybe" in parts else "no"
-
-    def _branches_evaluated(self, path: Path, node: dict[str, Any], name: str) -> Iterable[Evaluated]:
-        if isinstance(node.get("$ref"), str):
-            yield self._evaluated(self._target(node["$ref"], path), name)
-        for index in range(len(node["allOf"]) if isinstance(node.get("allOf"), list) else 0):
-            yield self._evaluated((*path, "allOf", index), name)
-        for key in ("anyOf", "oneOf"):
-            if isinstance(node.get(key), list):
-                places = [(*path, key, index) for index in range(len(node[key]))]
-                yield _either([self._evaluated(at, name) for at in places if self.node(at) is not False])
-        for key in ("dependentSchemas", "dependencies"):
-            for other in node[key] if isinstance(node.get(key), dict) else ():
-                found = self._evaluated((*path, key, other), name)
-                yield found if other in self.fields else _either([found, "no"])
-        if "if" in node:
-            condition = self.node((*path, "if"))
-            met = [self._evaluated((*path, key), name) for key in ("if", "then") if key in node]
-            other = self._evaluated((*path, "else"), name) if "else" in node else "no"
-            then: Evaluated = "yes" if "yes" in met else "maybe" if "maybe" in met else "no"
-            if condition is False:
-                yield other
-            else:
-                yield then if vacuous(condition) else _either([then, other])
-
-
-def _either(parts: list[Evaluated]) -> Evaluated:
-    return parts[0] if len(set(parts)) == 1 else "maybe" if parts else "no"
 
 
 def _listed(value: Any) -> list[Any]:

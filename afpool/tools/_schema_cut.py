@@ -2,12 +2,12 @@
 
 `cut_schema` gives a schema that accepts exactly those arguments, without the filled ones, that the whole
 schema accepts with them: with *some* string for each, since nobody knows the value when a tool is listed.
-Where no schema does that it says why (`CannotCut`), and the tool is not offered: a schema that is nearly right
-either shows the argument or refuses calls that the server would take.
+Where no schema does that it says why (`CannotCut`), and the tool is not offered: a schema that is nearly
+right either shows the argument or refuses calls that the server would take.
 
 It is built in four steps: the document (`_schema_document`), what it says of the values (`_schema_value`),
-what may be taken as so of them (`_schema_decide`), the cut itself (`_schema_branches`), and putting it together
-(`_schema_place`).
+what may be taken as so of them (`_schema_decide`), the cut itself (`_schema_branches`), and putting it
+together (`_schema_place`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from .._base.canonical import ContentError
 from ._schema_branches import Cutter
 from ._schema_decide import decide
 from ._schema_document import Document, Path
@@ -50,7 +51,7 @@ def cut_schema(schema: Mapping[str, Any], fields: Iterable[str]) -> dict[str, An
         if root is False:
             raise CannotCut("with the arguments filled in by a string, it accepts no call at all")
         return Assembly(document, cutter, root).built()
-    except RecursionError:
+    except (RecursionError, ContentError):
         pass
     raise CannotCut("it is nested too deeply")
 

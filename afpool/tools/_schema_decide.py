@@ -4,23 +4,25 @@ The cut schema must accept exactly what the whole one accepts with *some* values
 (atoms) stand in places, and what matters of a place is how the whole depends on it:
 
 * `must`: it has to be met for anything to be accepted. It is taken as met.
-* `for`: a branch that it opens is only ever one more that may be taken; `against`: one that it closes, under a
-  `not`. One value that meets all of the first kind and none of the second is as good as any, so such a value
-  has to exist: it is looked for, and where none is found the schema is not cut.
-* `both`: what it decides cannot be said without the value (`if`, `oneOf`). Unless the other demands settle it,
-  the schema is not cut.
+* `for`: a branch that it opens is only ever one more that may be taken; `against`: one that it closes,
+  under a `not`. One value that meets all of the first kind and none of the second is as good as any, so
+  such a value has to exist: it is looked for, and where none is found the schema is not cut.
+* `both`: what it decides cannot be said without the value (`if`, `oneOf`). Unless the other demands settle
+  it, the schema is not cut.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
-from ._schema_branches import Cutter, FieldAtom, vacuous
+from ._schema_branches import Cutter
+from ._schema_evaluated import vacuous
 from ._schema_value import Atom, CannotCut, Values, finite, lengths_of, meets, witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ._schema_demands import FieldAtom
     from ._schema_document import Document, Path
 
 Way: TypeAlias = Literal["must", "for", "against", "both"]
@@ -65,8 +67,8 @@ def _of_one(must: list[Atom], rest: dict[Atom, set[Way]], draft: int) -> dict[At
             raise CannotCut("no value fits what it demands of the argument")
         for atom in rest:
             outcomes = {meets(atom, text, draft) for text in domain}
-            if outcomes == {True} or outcomes == {False}:
-                settled[atom] = outcomes == {True}
+            if len(outcomes) == 1 and None not in outcomes:
+                settled[atom] = True in outcomes
     wanted = {atom for atom, how in rest.items() if atom not in settled and how == {"for"}}
     unwanted = {atom for atom, how in rest.items() if atom not in settled and how == {"against"}}
     if len(settled) + len(wanted) + len(unwanted) < len(rest):

@@ -1,4 +1,4 @@
-"""One JSON Schema as a tree of places: which draft reads it, where its subschemas are, what a reference means.
+"""One JSON Schema as a tree of places: which draft reads it, where subschemas are, what references mean.
 
 Rules:
 
@@ -147,18 +147,17 @@ class Document:
         if fragment and not fragment.startswith("/"):
             self._index()
             return self._anchors.get((target, fragment))
-        node = self.at(target)
+        node: Any = self.at(target)
         for raw in fragment.split("/")[1:]:
             part = raw.replace("~1", "/").replace("~0", "~")
-            step: str | int = part
             if isinstance(node, list):
                 if not (part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(node)):
                     return None
-                step = int(part)
-            elif not isinstance(node, dict) or part not in node:
+                node, target = node[int(part)], (*target, int(part))
+            elif isinstance(node, dict) and part in node:
+                node, target = node[part], (*target, part)
+            else:
                 return None
-            node = node[step]
-            target = (*target, step)
         return target
 
     def _index(self) -> None:

@@ -66,7 +66,7 @@ class Assembly:
     # -- what is needed
 
     def _reach(self) -> set[Path]:
-        """Find every place that is referred to from what stays whole, and every one that is cut by reference."""
+        """Find each place that is referred to from what stays whole, and each that is cut by reference."""
         needed: set[Path] = set()
         cut: list[tuple[Any, Path]] = [(self._root, ())]
         whole: list[tuple[Any, Path]] = []
@@ -176,11 +176,11 @@ class Assembly:
             if not isinstance(held, dict):
                 continue
             for name in held:
-                path = (key, name)
-                if self._cut.get(path) == path:
-                    holders.setdefault(key, {})[name] = self._written_cut(self._cutter.node(path), path)
-                elif self._whole.get(path) == path:
-                    holders.setdefault(key, {})[name] = self._written_whole(held[name], path)
+                at: Path = (key, name)
+                if self._cut.get(at) == at:
+                    holders.setdefault(key, {})[name] = self._written_cut(self._cutter.node(at), at)
+                elif self._whole.get(at) == at:
+                    holders.setdefault(key, {})[name] = self._written_whole(held[name], at)
         added = holders.setdefault(self._holder, {})
         for target, place in self._cut.items():
             if place != target:

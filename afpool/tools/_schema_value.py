@@ -26,6 +26,8 @@ Atom: TypeAlias = bytes
 Demands: TypeAlias = frozenset[Atom] | Literal[False]
 
 NOTHING: Final[frozenset[Atom]] = frozenset()
+_DEEPEST: Final = 200
+_LARGEST: Final = 64 * 1024
 _BACKTRACKS: Final = 10_000
 _SAMPLES: Final = (
     "a", "ab", "abc", "token", "Token-1", "0", "12345678", "a" * 16, "A1" * 16, "b" * 64, "x@example.com",
@@ -44,15 +46,16 @@ class CannotCut(Exception):
 
 def compiled(schema: Any) -> Any | None:
     """Compile a schema of a few keywords; `None` where the validator does not take it."""
-    for options in (
-        jsonschema_rs.RegexOptions(),
-        jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
-    ):
-        try:
-            return jsonschema_rs.validator_for(schema, pattern_options=options)
-        except Exception:  # noqa: BLE001, PERF203 -- whatever is wrong with it, it is a stranger's
-            continue
-    return None
+    return _compiled(schema, jsonschema_rs.RegexOptions()) or _compiled(
+        schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
+    )
+
+
+def _compiled(schema: Any, options: Any) -> Any | None:
+    try:
+        return jsonschema_rs.validator_for(schema, pattern_options=options)
+    except Exception:  # noqa: BLE001 -- whatever is wrong with it, it is a stranger's
+        return None
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -109,6 +112,8 @@ class Values:
             return known
         if path in self._open:
             raise CannotCut("what it says of the argument refers to itself without an end")
+        if len(self._open) > _DEEPEST:
+            raise CannotCut("what it says of the argument refers on and on")
         self._open.add(path)
         try:
             found = self._node(self._document.at(path), path)
@@ -198,7 +203,10 @@ def _number(value: object) -> int | None:
 
 
 def _atom(schema: dict[str, Any]) -> frozenset[Atom]:
-    return frozenset((canonical_json(schema),))
+    atom = canonical_json(schema)
+    if len(atom) > _LARGEST:
+        raise CannotCut("what it demands of the argument's value takes too many words")
+    return frozenset((atom,))
 
 
 def one_of(values: list[Any]) -> Demands:
@@ -254,7 +262,7 @@ def _branch(condition: Demands, then: Demands, other: Demands) -> Demands:
     if not condition or then == other:
         return then
     # without `if`, which draft 6 and before do not know: either both, or not the one and the other
-    met = [_all([condition, then]), _all([_not(condition), other])]
+    met: list[Demands] = [_all([condition, then]), _all([_not(condition), other])]
     return _any(met)
 
 
@@ -294,7 +302,7 @@ def _candidates(atoms: list[Atom]) -> Iterable[str]:
         if isinstance(node, list):
             waiting += node
         elif isinstance(node, dict):
-            texts += [text for text in node.get("enum", ())]
+            texts += node.get("enum", ())
             lengths += [node[key] for key in ("minLength", "maxLength") if key in node]
             waiting += [node[key] for key in ("allOf", "anyOf", "oneOf", "not") if key in node]
     yield from texts

@@ -34,7 +34,7 @@ from ._scrub_objects import carries, without
 if TYPE_CHECKING:
     from .._base.secret import Secret
 
-HOST_FILLED_PLACEHOLDER: Final = "[host-filled]"
+from ._filled_arguments import HOST_FILLED_PLACEHOLDER
 
 SLICE: Final = 256 * 1024
 _STEP: Final = 64 * 1024

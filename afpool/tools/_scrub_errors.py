@@ -2,23 +2,25 @@
 
 Rules:
 
-* An exception without a secret stays the same object; what it hangs on (`__cause__`, `__context__`, the members
-  of a group) is replaced where that has one.
-* One with a secret is replaced by one of its class with the same attributes, cleaned; an attribute that cannot
-  be looked into and carries one is gone. Where its words cannot be cleaned that way, a `RuntimeError` with its
-  cleaned words takes its place.
-* What is no `Exception` (a cancellation, `KeyboardInterrupt`, `SystemExit`) stays the same object always, since
-  others wait for that very object; it is cleaned in place.
-* No traceback is kept: the frames of a tool hold the secret in their locals, and many a program shows those. A
-  note says where it was raised.
+* An exception without a secret stays the same object; what it hangs on (`__cause__`, `__context__`, the
+  members of a group) is replaced where that has one.
+* One with a secret is replaced by one of its class with the same attributes, cleaned; an attribute that
+  cannot be looked into and carries one is gone. Where its words cannot be cleaned that way, a
+  `RuntimeError` with its cleaned words takes its place.
+* What is no `Exception` (a cancellation, `KeyboardInterrupt`, `SystemExit`) stays the same object always,
+  since others wait for that very object; it is cleaned in place.
+* No traceback is kept: the frames of a tool hold the secret in their locals, and many a program shows
+  those. A note says where it was raised.
 """
 
 from __future__ import annotations
 
-from types import TracebackType
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from ._scrub import Scrubber
 
 _MOST: Final = 200
@@ -96,11 +98,8 @@ class _Cleaning:
             return group
         message = self._scrubber.text(group.message)
         kept = kept or [_unread()]
-        clean: BaseException
-        if message == group.message:
-            clean = group.derive(kept)
-        else:
-            clean = BaseExceptionGroup(message, kept)
+        same = message == group.message
+        clean: BaseException = group.derive(kept) if same else BaseExceptionGroup(message, kept)
         for note in notes:
             clean.add_note(note)
         return clean
@@ -112,16 +111,13 @@ class _Cleaning:
         unknown = not isinstance(value, str | bytes | int | float | list | tuple | dict | type(None))
         return _GONE if unknown and clean is not value and type(clean) is not type(value) else clean
 
-    def _copy(
-        self, error: Exception, args: tuple[Any, ...], state: dict[str, Any]
-    ) -> Exception | None:
+    def _copy(self, error: Exception, args: tuple[Any, ...], state: dict[str, Any]) -> Exception | None:
         kind = type(error)
         try:
             clean = kind(*args) if kind.__module__ == "builtins" else kind.__new__(kind, *args)
             clean.__dict__.update(state)
-            if self._told(clean):
+            if self._told(clean) or not f"{clean} {clean!r}":
                 return None
-            str(clean), repr(clean)  # noqa: B018 -- whoever shows it must be able to
         except Exception:  # noqa: BLE001 -- it cannot be built so, or not be shown
             return None
         return clean
@@ -136,10 +132,9 @@ class _Cleaning:
     def _told(self, error: BaseException) -> bool:
         """Whether an exception tells a secret when it is shown, or in an attribute beside its dictionary."""
         finds = self._scrubber.finds
-        try:
-            words = (str(error), repr(error)) if not isinstance(error, BaseExceptionGroup) else (error.message,)
-        except Exception:  # noqa: BLE001 -- it cannot be shown, and so tells nothing
-            words = ()
+        words: tuple[str, ...] = ()
+        with contextlib.suppress(Exception):  # one that cannot be shown tells nothing
+            words = (error.message,) if isinstance(error, BaseExceptionGroup) else (str(error), repr(error))
         if any(map(finds, words)):
             return True
         for kind in type(error).__mro__:

@@ -1,29 +1,32 @@
-r"""Where a secret stands in bytes, however it is written: as it is, in JSON escapes to any depth, in a URL, in HTML.
+r"""Where a secret stands in bytes, however it is written: as it is, in JSON escapes, in a URL, in HTML.
 
-A character may be escaped (`s` as `\u0073`, `/` as `\/`), behind as many backslashes as JSON inside JSON inside
-JSON has. What is changed in any other way (encoded in base64 or hexadecimal, hashed, reversed, cut in two) is not
-found, and cannot be.
+A character may be escaped (`s` as `\u0073`, `/` as `\/`), behind as many backslashes as JSON inside JSON
+inside JSON has. What is changed in any other way (encoded in base64 or hexadecimal, hashed, reversed, cut
+in two) is not found, and cannot be.
 
 Rules:
 
 * First the bytes are searched as they are, then flattened: every escape of a character that a secret has is
-  undone. Both run at the speed of `bytes.find`. Only where the flat bytes hold one are they read piece by piece,
-  so that it is known where in the bytes it stood.
+  undone. Both run at the speed of `bytes.find`. Only where the flat bytes hold one are they read piece by
+  piece, so that it is known where in the bytes it stood.
 * In a JSON document (`raw`) what is found begins and ends where a character of the document does, and a bare
   quote is never part of it.
-* A secret of fewer than `SHORT` characters is found only where it stands alone, with no letter or digit next to
-  it: within words it would be found everywhere, and every replacement would tell it.
+* A secret of fewer than `SHORT` characters is found only where it stands alone, with no letter or digit
+  next to it: within words it would be found everywhere, and every replacement would tell it.
 * No pattern is made of a secret: `re` keeps the last few hundred for the whole process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 from urllib.parse import quote, quote_plus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 SHORT: Final = 4
 _LEVELS: Final = 6
@@ -89,7 +92,9 @@ class Words:
         escapes = b"\\" in data
         if not needles and not escapes:
             return []
-        found = [span for needle in needles if not (raw and _BARE.search(needle)) for span in _all(needle, data)]
+        found = [
+            span for needle in needles if not (raw and _BARE.search(needle)) for span in _all(needle, data)
+        ]
         if raw and found and escapes:
             found = [span for span in found if _aligned(data, span[0])]
         if escapes and self._flat_holds(data):
@@ -158,10 +163,8 @@ def _spellings(secrets: Iterable[str]) -> tuple[list[str], list[tuple[bytes, str
     for text in texts:
         if len(text) >= SHORT and not _PLAIN.fullmatch(text):
             written |= {html.escape(text), html.escape(text, quote=False)}
-            try:
+            with contextlib.suppress(UnicodeEncodeError):  # an unpaired surrogate is in no URL
                 written |= {quote(text, safe=""), quote(text), quote_plus(text)}
-            except UnicodeEncodeError:
-                pass  # an unpaired surrogate is in no URL
     rare: list[tuple[bytes, str]] = []
     for text in written.difference(texts):
         sign = next((sign for sign in ("%", "&") if sign in text), None)

@@ -1,13 +1,12 @@
 """Whether an object of a kind that nobody here knows carries a secret, and what can be given on of it.
 
-A response object of an SDK holds its request, and that holds the secret. What such an object refers to is gone
-through, a bounded number of objects far; where the bound is met the object counts as carrying one.
+A response object of an SDK holds its request, and that holds the secret. What such an object refers to is
+gone through, a bounded number of objects far; where the bound is met the object counts as carrying one.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -21,10 +20,13 @@ from types import (
     TracebackType,
     WrapperDescriptorType,
 )
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST: Final = 4_000
 # What leads from an object to the rest of the program and not into what it holds. A `Secret` keeps its value

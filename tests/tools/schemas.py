@@ -95,10 +95,15 @@ def _keywords(draft: int, inner: st.SearchStrategy[Any]) -> dict[str, st.SearchS
 @st.composite
 def _nodes(draw: Any, draft: int, depth: int) -> Any:
     if depth == 0:
-        kept = ("properties", "required", "minProperties", "additionalProperties", "enum", "patternProperties")
-        keywords = {
-            key: value for key, value in _keywords(draft, st.nothing()).items() if key in kept
-        }
+        kept = (
+            "properties",
+            "required",
+            "minProperties",
+            "additionalProperties",
+            "enum",
+            "patternProperties",
+        )
+        keywords = {key: value for key, value in _keywords(draft, st.nothing()).items() if key in kept}
     else:
         keywords = _keywords(draft, _nodes(draft, depth - 1))
     chosen = draw(st.lists(st.sampled_from(sorted(keywords)), max_size=3, unique=True))

@@ -23,7 +23,9 @@ def can_be_met(schema: dict[str, Any], fields: tuple[str, ...]) -> bool:
     return all(
         any(
             all(
-                meets(atom, text, document.draft) is met for (name, atom), met in truth.items() if name == field
+                meets(atom, text, document.draft) is met
+                for (name, atom), met in truth.items()
+                if name == field
             )
             for text in VALUES
         )

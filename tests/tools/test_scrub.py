@@ -33,7 +33,7 @@ def result(document: Any, **dumps: Any) -> ToolResult:
 
 
 async def test_a_result_without_a_secret_is_the_same_object() -> None:
-    for document in ({"content": []}, {"a": "x\n\\ \u00e9 \"q\" / \ud83d"}, {"sk": "live"}, [1, 2.5, None]):
+    for document in ({"content": []}, {"a": 'x\n\\ \u00e9 "q" / \ud83d'}, {"sk": "live"}, [1, 2.5, None]):
         one = result(document)
         assert await scrubber().result(one) is one
 
@@ -42,7 +42,10 @@ async def test_every_place_of_a_result_is_scrubbed() -> None:
     document = {
         "content": [
             {"type": "text", "text": f"used {KEY}, twice {KEY}", "annotations": {"title": KEY}},
-            {"type": "resource", "resource": {"uri": f"https://x/{KEY}", "text": KEY, "mimeType": "text/plain"}},
+            {
+                "type": "resource",
+                "resource": {"uri": f"https://x/{KEY}", "text": KEY, "mimeType": "text/plain"},
+            },
             {"type": "resource_link", "uri": f"https://x/?k={KEY}", "name": KEY},
         ],
         "structuredContent": {KEY: [{"deep": {f"a {KEY} b": KEY}}]},
@@ -119,7 +122,11 @@ async def test_a_quote_or_backslash_at_its_edge_takes_none_of_the_documents() ->
 
 
 async def test_the_rest_of_a_document_stays_byte_for_byte() -> None:
-    raw = b'{ "n" : 1.0e2,"big":123456789012345678901234567890, "n":2, "t":"' + KEY.encode() + b'\\u00e9\\/" }\n'
+    raw = (
+        b'{ "n" : 1.0e2,"big":123456789012345678901234567890, "n":2, "t":"'
+        + KEY.encode()
+        + b'\\u00e9\\/" }\n'
+    )
     clean = await scrubber().result(ToolResult(raw, "c1"))
     assert clean.raw == raw.replace(KEY.encode(), GONE.encode())
 
@@ -275,9 +282,13 @@ def test_an_empty_secret_is_not_looked_for() -> None:
 
 
 def test_a_short_secret_is_found_only_where_it_stands_alone() -> None:
-    assert scrubber("ab").text("ab cab abc (ab) ab_ ab\nab") == f"{GONE} cab abc ({GONE}) {GONE}_ {GONE}\n{GONE}"
+    assert (
+        scrubber("ab").text("ab cab abc (ab) ab_ ab\nab") == f"{GONE} cab abc ({GONE}) {GONE}_ {GONE}\n{GONE}"
+    )
     assert scrubber("7").value({"a": 7, "b": 17, "c": "7"}) == {"a": GONE, "b": 17, "c": GONE}
-    assert scrubber("7").raw(b'{"a":7,"b":17,"c":"7"}') == b'{"a":"%b","b":17,"c":"%b"}' % ((GONE.encode(),) * 2)
+    assert scrubber("7").raw(b'{"a":7,"b":17,"c":"7"}') == b'{"a":"%b","b":17,"c":"%b"}' % (
+        (GONE.encode(),) * 2
+    )
 
 
 def test_the_longest_of_several_goes_whole() -> None:
@@ -300,7 +311,9 @@ def test_a_scrubber_shows_nothing_of_them() -> None:
         with pytest.raises(TypeError) as caught:
             doing(one)
         assert KEY not in str(caught.value)
-    assert not any(KEY in str(pattern) for pattern in getattr(re, "_cache", ())), "a pattern outlives its secret"
+    assert not any(KEY in str(pattern) for pattern in getattr(re, "_cache", ())), (
+        "a pattern outlives its secret"
+    )
 
 
 # -- any document, any way of writing it

@@ -187,7 +187,7 @@ def test_causes_contexts_and_notes_are_cleaned() -> None:
             except ValueError as inner:
                 raise LookupError("middle") from inner
         except LookupError:
-            raise RuntimeError("outer")  # noqa: B904 -- a context is meant
+            raise RuntimeError("outer")
     except RuntimeError as error:
         error.add_note(f"note {KEY}")
         found = clean(error)
