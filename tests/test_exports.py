@@ -50,13 +50,15 @@ AFPOOL_CREDENTIALS = [
     "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
 AFPOOL_TOOLS = [
-    "Deny", "Hook", "HookCall", "LocalTool", "REDACTED", "RedactionPolicy", "RedactionReport",
-    "RedactionRule", "RedactionVerdict", "Replace", "ResultCeiling", "ResultLimits", "ToolEvent",
-    "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved",
-    "args_redacted_by", "assert_tool_wants", "binding_of", "carries_argument_view", "changed_arg_keys",
-    "content_result", "define_tool", "derive", "read_structured", "read_text", "redacted", "resolve_wants",
-    "shown_args_of", "wants_needs_store_refusal", "with_argument_view", "with_result_ceiling",
-    "with_wants",
+    "CannotHideArgumentError", "Deny", "HOST_FILLED_PLACEHOLDER", "Hook", "HookCall",
+    "HostFilledArgumentError", "HostFilledArguments", "HostFilledValueMissingError", "LocalTool",
+    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "Replace",
+    "ResultCeiling", "ResultLimits", "ToolEvent", "WantsRefusal", "WantsRefused", "WantsRefusedError",
+    "WantsResolution", "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of",
+    "carries_argument_view", "changed_arg_keys", "content_result", "define_tool", "derive",
+    "from_credential", "from_identity", "host_filled", "host_fills_of", "read_structured", "read_text",
+    "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view",
+    "with_result_ceiling", "with_wants",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [

@@ -13,10 +13,18 @@ if TYPE_CHECKING:
     from ._definition import define_tool as define_tool
     from ._derive import binding_of as binding_of
     from ._derive import derive as derive
+    from ._filled_arguments import HOST_FILLED_PLACEHOLDER as HOST_FILLED_PLACEHOLDER
+    from ._fills import CannotHideArgumentError as CannotHideArgumentError
+    from ._fills import HostFilledArgumentError as HostFilledArgumentError
+    from ._fills import HostFilledValueMissingError as HostFilledValueMissingError
+    from ._fills import from_credential as from_credential
+    from ._fills import from_identity as from_identity
     from ._hooks import Deny as Deny
     from ._hooks import Hook as Hook
     from ._hooks import HookCall as HookCall
     from ._hooks import Replace as Replace
+    from ._host_filled import host_filled as host_filled
+    from ._host_filled import host_fills_of as host_fills_of
     from ._limits import ResultCeiling as ResultCeiling
     from ._limits import ResultLimits as ResultLimits
     from ._limits import with_result_ceiling as with_result_ceiling
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from ._shown import redacted as redacted
     from ._shown import shown_args_of as shown_args_of
     from ._shown import with_argument_view as with_argument_view
+    from ._supplied import HostFilledArguments as HostFilledArguments
     from ._wants import WantsRefusal as WantsRefusal
     from ._wants import WantsRefused as WantsRefused
     from ._wants import WantsRefusedError as WantsRefusedError
@@ -48,7 +57,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "_definition": ("LocalTool", "define_tool"),
     "_derive": ("binding_of", "derive"),
+    "_filled_arguments": ("HOST_FILLED_PLACEHOLDER",),
+    "_fills": (
+        "CannotHideArgumentError", "HostFilledArgumentError", "HostFilledValueMissingError",
+        "from_credential", "from_identity",
+    ),
     "_hooks": ("Deny", "Hook", "HookCall", "Replace"),
+    "_host_filled": ("host_filled", "host_fills_of"),
     "_limits": ("ResultCeiling", "ResultLimits", "with_result_ceiling"),
     "_record": ("ToolEvent",),
     "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
@@ -57,6 +72,7 @@ _HOMES = {
         "args_redacted_by", "carries_argument_view", "changed_arg_keys", "redacted", "shown_args_of",
         "with_argument_view",
     ),
+    "_supplied": ("HostFilledArguments",),
     "_wants": (
         "WantsRefusal", "WantsRefused", "WantsRefusedError", "WantsResolution", "WantsResolved",
         "assert_tool_wants", "resolve_wants", "wants_needs_store_refusal",
@@ -66,41 +82,15 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "REDACTED",
-    "Deny",
-    "Hook",
-    "HookCall",
-    "LocalTool",
-    "RedactionPolicy",
-    "RedactionReport",
-    "RedactionRule",
-    "RedactionVerdict",
-    "Replace",
-    "ResultCeiling",
-    "ResultLimits",
-    "ToolEvent",
-    "WantsRefusal",
-    "WantsRefused",
-    "WantsRefusedError",
-    "WantsResolution",
-    "WantsResolved",
-    "args_redacted_by",
-    "assert_tool_wants",
-    "binding_of",
-    "carries_argument_view",
-    "changed_arg_keys",
-    "content_result",
-    "define_tool",
-    "derive",
-    "read_structured",
-    "read_text",
-    "redacted",
-    "resolve_wants",
-    "shown_args_of",
-    "wants_needs_store_refusal",
-    "with_argument_view",
-    "with_result_ceiling",
-    "with_wants",
+    "CannotHideArgumentError", "Deny", "HOST_FILLED_PLACEHOLDER", "Hook", "HookCall",
+    "HostFilledArgumentError", "HostFilledArguments", "HostFilledValueMissingError", "LocalTool",
+    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "Replace",
+    "ResultCeiling", "ResultLimits", "ToolEvent", "WantsRefusal", "WantsRefused", "WantsRefusedError",
+    "WantsResolution", "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of",
+    "carries_argument_view", "changed_arg_keys", "content_result", "define_tool", "derive",
+    "from_credential", "from_identity", "host_filled", "host_fills_of", "read_structured", "read_text",
+    "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view",
+    "with_result_ceiling", "with_wants",
 ]  # fmt: skip
 
 

@@ -58,6 +58,7 @@ from ._record import CallRecord, Encoded, EventSink
 from ._redaction import REDACTED
 from ._results import error_result, shape_of, value_result
 from ._shown import changed_arg_keys, shown_args_of
+from ._supplied import refuse_supplied
 from ._validation import Validators
 from ._wants import WantsRefused, resolve_in, wants_needs_store_refusal
 
@@ -257,6 +258,7 @@ class _Call:
             self._check_json(args)
         if args is not given:
             shown = shown_args_of(tool, args)
+        refuse_supplied(tool, args)
         await self._validate(tool, args, shown)
         if shown is not given:
             self.changed = changed_arg_keys(given, shown)
