@@ -17,6 +17,8 @@ from afpool.artifacts import (
 )
 from afpool.testing import FakeTool
 from afpool.tools._derive import binding_of, derive, fact
+from afpool.tools._fills import from_identity
+from afpool.tools._host_filled import host_filled, host_fills_of
 from afpool.tools._redaction import RedactionPolicy
 from afpool.tools._shown import redacted, shown_args_of
 from afpool.tools._wants import WantsRefusedError
@@ -133,6 +135,32 @@ def test_of_several_tools_each_takes_what_it_lists() -> None:
     assert [tool.wants for tool in given] == [{"rows": ROWS, "note": "text"}, {"note": "text"}, None]
     assert given[2] is three
     assert isinstance(given, tuple)
+
+
+def test_what_the_host_fills_cannot_be_passed_by_reference() -> None:
+    fills = {"note": from_identity("principal")}
+    filled = host_filled(Report(), fills)
+    with pytest.raises(TypeError, match=r"does not list 'note'.*the host does not fill"):
+        with_wants(filled, {"note": "text"})
+    with pytest.raises(TypeError, match="none of the 1 tools lists 'note'"):
+        with_wants([filled], {"note": "text", "rows": ROWS})
+    with pytest.raises(TypeError, match="wants"):
+        host_filled(with_wants(Report(), {"note": "text"}), fills)
+    both = with_wants(filled, {"rows": ROWS})
+    assert both.wants == {"rows": ROWS}
+    assert "note" not in both.input_schema["properties"]
+    assert host_fills_of(both) is not None
+
+
+async def test_data_and_what_the_host_fills_run_together() -> None:
+    store, base = Store(), Report()
+    meta = store.add(data=[1])
+    for decorated in (
+        with_wants(host_filled(base, {"note": from_identity("principal")}), {"rows": ROWS}),
+        host_filled(with_wants(base, {"rows": ROWS}), {"note": from_identity("principal")}),
+    ):
+        await decorated.execute({"rows": meta.ref}, context(store, identity=ALICE))
+        assert dict(base.ran.pop()[0]) == {"rows": [1], "note": "alice"}
 
 
 async def test_a_toolset_becomes_a_mapping_by_the_same_names() -> None:
