@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import attrs
 
@@ -59,7 +59,8 @@ def with_wants(
             )
         return _wanting(tools, wants)
     if isinstance(tools, Mapping):
-        return dict(zip(tools, _each(tuple(tools.values()), wants), strict=True))
+        named = cast("Mapping[str, Tool]", tools)
+        return dict(zip(named, _each(tuple(named.values()), wants), strict=True))
     return _each(tuple(tools), wants)
 
 
