@@ -18,7 +18,7 @@ import logging
 import weakref
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 import attrs
 import trio
@@ -92,7 +92,8 @@ def host_filled(
             )
         return filled_tool(tools, fills)
     if isinstance(tools, Mapping):
-        return dict(zip(tools, _several(tuple(tools.values()), fills), strict=True))
+        named = cast("Mapping[str, Tool]", tools)
+        return dict(zip(named, _several(tuple(named.values()), fills), strict=True))
     return _several(tuple(tools), fills)
 
 

@@ -259,11 +259,11 @@ class Cutter:
         if isinstance(value, bool):
             return value
         left = int(value) - len(self.fields)
-        if key == "maxProperties":
-            if left < 0:
-                raise _Never
-            return left
-        return left if left > 0 else _DROP
+        if key == "minProperties":
+            return left if left > 0 else value if value <= 0 else _DROP
+        if left < 0:
+            raise _Never
+        return left
 
     def _property_names(self, path: Path, value: Any) -> Any:
         place = (*path, "propertyNames")

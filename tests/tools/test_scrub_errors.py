@@ -38,6 +38,10 @@ def told(error: BaseException, seen: set[int] | None = None) -> str:
     return "\n".join(shown)
 
 
+def fail(error: BaseException) -> None:
+    raise error
+
+
 def raised(error: BaseException, secret: str = KEY) -> BaseException:
     """Raise an exception below a frame that has the secret in a local."""
 
@@ -183,11 +187,11 @@ def test_causes_contexts_and_notes_are_cleaned() -> None:
     try:
         try:
             try:
-                raise ValueError(f"inner {KEY}")
+                fail(ValueError(f"inner {KEY}"))
             except ValueError as inner:
                 raise LookupError("middle") from inner
         except LookupError:
-            raise RuntimeError("outer")
+            fail(RuntimeError("outer"))
     except RuntimeError as error:
         error.add_note(f"note {KEY}")
         found = clean(error)
@@ -233,15 +237,16 @@ async def test_a_cancellation_stays_the_very_object() -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
         try:
+            fail(ValueError(KEY))
+        except ValueError:
             try:
-                raise ValueError(KEY)
-            except ValueError:
                 await trio.sleep_forever()
-        except trio.Cancelled as cancelled:
-            assert clean(cancelled) is cancelled
-            assert str(cancelled.__context__) == GONE
-            raise
+            except trio.Cancelled as cancelled:
+                seen = cancelled
+                raise
     assert scope.cancelled_caught
+    assert clean(seen) is seen
+    assert str(seen.__context__) == GONE
     leaving = SystemExit(f"bye {KEY}")
     assert clean(leaving) is leaving
     assert leaving.args == (f"bye {GONE}",)
