@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from .._base.canonical import ContentError
 from ._schema_branches import Cutter
 from ._schema_decide import decide
-from ._schema_document import Document, Path
+from ._schema_document import DEFINITIONS, Document, Path
 from ._schema_place import Assembly
 from ._schema_value import CannotCut, Values
 
@@ -40,7 +42,8 @@ def cut_schema(schema: Mapping[str, Any], fields: Iterable[str]) -> dict[str, An
     Raises:
         CannotCut: What the schema accepts apart from them cannot be said without them.
 
-    Synchronous and without shared state: may run in any thread. About 2 ms for 100 KB.
+    Synchronous and without shared state: may run in any thread. About 3 ms for 100 KB, twice that where it
+    refers to definitions.
     """
     gone = frozenset(fields)
     try:
@@ -50,10 +53,21 @@ def cut_schema(schema: Mapping[str, Any], fields: Iterable[str]) -> dict[str, An
         root = cutter.node(())
         if root is False:
             raise CannotCut("with the arguments filled in by a string, it accepts no call at all")
+        if not _refers(schema):
+            return {key: value for key, value in root.items() if key not in DEFINITIONS}
         return Assembly(document, cutter, root).built()
     except (RecursionError, ContentError):
         pass
     raise CannotCut("it is nested too deeply")
+
+
+def _refers(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema may refer to parts of itself; quick, and sometimes wrongly so."""
+    try:
+        raw = msgspec.json.encode(schema)
+    except Exception:  # noqa: BLE001 -- no JSON; whoever walks it will see
+        return True
+    return b'$ref"' in raw or b'Ref"' in raw or b'"mapping"' in raw
 
 
 def argument_names(schema: Mapping[str, Any], *, required: bool = False) -> frozenset[str]:
