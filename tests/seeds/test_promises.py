@@ -13,7 +13,7 @@ from tests.seeds.promises import ListError
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENTS = {"bound_tool", "shown_args", "wants"}
+DOCUMENTS = {"bound_tool", "host_filled", "shown_args", "wants"}
 ONE = '[[promise]]\nnumber = 1\ntext = "That."\n'
 HELD = 'held_by = ["tests/seeds/test_promises.py::test_every_document_is_there"]\n'
 
