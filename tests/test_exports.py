@@ -60,6 +60,10 @@ AFPOOL_TOOLS = [
     "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view",
     "with_result_ceiling", "with_wants",
 ]  # fmt: skip
+AFPOOL_RUNTIME = [
+    "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
+    "run_runtime",
+]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [
     "aclose", "bind", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill",
@@ -89,6 +93,7 @@ def public(name: str) -> list[str]:
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.testing", AFPOOL_TESTING),
         ("afpool.tools", AFPOOL_TOOLS),
+        ("afpool.runtime", AFPOOL_RUNTIME),
     ],
 )
 def test_the_public_names(module: str, frozen: list[str]) -> None:
@@ -123,7 +128,7 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    for module in ("afpool", "actors", "afpool.credentials", "afpool.testing", "afpool.tools"):
+    for module in ("afpool", "actors", "afpool.credentials", "afpool.testing", "afpool.tools", "afpool.runtime"):
         loaded = importlib.import_module(module)
         for name in public(module):
             value = getattr(loaded, name)

@@ -212,6 +212,12 @@ class Toolset(Mapping[str, BoundTool]):
         listing, plain = self._index[name]
         return listing.bind(plain)
 
+    def __contains__(self, name: object) -> bool:
+        # without making the tool, as a mapping would by itself
+        if self._index is not None:
+            return name in self._index
+        return bool(self._listings) and name in self._listings[0].catalog
+
     def __iter__(self) -> Iterator[str]:
         if self._index is not None:
             return iter(self._index)
@@ -221,6 +227,11 @@ class Toolset(Mapping[str, BoundTool]):
         if self._index is not None:
             return len(self._index)
         return len(self._listings[0].catalog.names) if self._listings else 0
+
+    @property
+    def catalogs(self) -> dict[str, Catalog]:
+        """Server to the list that its tools are of."""
+        return {listing.actor.server.name: listing.catalog for listing in self._listings}
 
     @property
     def unsettled(self) -> tuple[str, ...]:

@@ -96,6 +96,7 @@ class Asking:
         depth: How many tools stand between the model and this call.
         tools: Makes what the tool calls others with, of this very object once it is complete.
         names: What there is, for the refusal of an unknown name.
+        problem: Why there is no tool, where that is something else than an unknown name.
         again: Gives the same tool freshly listed, or `None`; where a call in which nothing ran is repeated.
     """
 
@@ -112,6 +113,7 @@ class Asking:
     depth: int = 0
     tools: Callable[[Asking], Any] | None = None
     names: Callable[[], Sequence[str]] = tuple
+    problem: AfpoolError | None = None
     again: Again | None = None
 
 
@@ -237,7 +239,7 @@ class _Call:
         if tool is None:
             # nobody can say which of its arguments are secret
             self._start(self._written(dict.fromkeys(given, REDACTED) if isinstance(given, Mapping) else {}))
-            raise UnknownTool(_unknown(self.name, asking.names()))
+            raise asking.problem or UnknownTool(unknown_tool(self.name, asking.names()))
         if not isinstance(given, Mapping):
             self._start(self._written({}))
             raise InvalidArguments(
@@ -439,7 +441,9 @@ def _ask(caller: Callable[[], Identity | None]) -> Identity | None:
     return named if isinstance(named, Identity) else None
 
 
-def _unknown(name: str, names: Sequence[str]) -> str:
+def unknown_tool(name: str, names: Sequence[str]) -> str:
+    """Say that there is no tool of a name, and which there are: the nearest first, at most fifty."""
+    name = name[:_MAX_NAME]
     if not names:
         return f"There is no tool {name!r}, and no other one; nothing ran"
     nearest = difflib.get_close_matches(name, names, 3) if len(names) <= _COMPARED_NAMES else []

@@ -41,8 +41,16 @@ async def test_a_name_of_two_servers_is_qualified_and_leads_to_its_own():
         toolset = await pool.tools(ALICE)
         assert await owners(toolset) == {"a__x": "a", "y": "a", "b__x": "b", "z": "b"}
         assert len(toolset) == 4
+        assert {name: catalog.names for name, catalog in toolset.catalogs.items()} == {
+            "a": ("x", "y"), "b": ("x", "z"),
+        }  # fmt: skip
         with pytest.raises(KeyError):
             toolset["x"]
+        assert "x" not in toolset
+        assert "a__x" in toolset
+        alone = await pool.tools(ALICE, "a")
+        assert "x" in alone
+        assert "z" not in alone
 
 
 async def test_no_server_gets_the_calls_of_another_ones_qualified_name():
