@@ -12,7 +12,7 @@ together (`_schema_place`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -70,41 +70,52 @@ def _refers(schema: Mapping[str, Any]) -> bool:
     return b'$ref"' in raw or b'Ref"' in raw or b'"mapping"' in raw
 
 
-def argument_names(schema: Mapping[str, Any], *, required: bool = False) -> frozenset[str]:
+def argument_names(schema: Any, *, required: bool = False) -> frozenset[str]:
     """Give the names that a schema declares for the arguments of a tool, in whatever branch.
 
     Args:
-        schema: JSON Schema of the arguments; only read.
+        schema: JSON Schema of the arguments; only read. What is no object declares none.
         required: Also those that are demanded without being described.
 
     What is not in the schema itself is not looked for. Synchronous.
     """
     names: set[str] = set()
+    if not isinstance(schema, Mapping):
+        return frozenset()
     if not any(key in schema for key in _BRANCHES):
         _note(schema, names, required=required)
         return frozenset(names)
     document = Document(schema)
-    seen: set[Path] = set()
-    waiting: list[Path] = [()]
+    seen: set[tuple[Path, bool]] = set()
+    waiting: list[tuple[Path, bool]] = [((), required)]
     while waiting:
-        path = waiting.pop()
-        node = document.at(path)
-        if path in seen or not isinstance(node, dict):
-            continue
-        seen.add(path)
-        _note(node, names, required=required)
-        for key in _BRANCHES:
-            value = node.get(key)
-            if key == "$ref":
-                target = document.resolve(value, path) if isinstance(value, str) else None
-                waiting += [] if target is None else [target]
-            elif key in {"dependentSchemas", "dependencies"}:
-                waiting += [(*path, key, name) for name in value] if isinstance(value, dict) else []
-            elif isinstance(value, list):
-                waiting += [(*path, key, index) for index in range(len(value))]
-            elif isinstance(value, dict):
-                waiting.append((*path, key))
+        place = waiting.pop()
+        node = document.at(place[0])
+        if place not in seen and isinstance(node, dict):
+            seen.add(place)
+            _note(node, names, required=place[1])
+            waiting += _branches(document, node, *place, required=required)
     return frozenset(names)
+
+
+def _branches(
+    document: Document, node: dict[str, Any], path: Path, demanded: bool, *, required: bool
+) -> Iterator[tuple[Path, bool]]:
+    for key in _BRANCHES:
+        value = node.get(key)
+        if key == "$ref":
+            target = document.resolve(value, path) if isinstance(value, str) else None
+            if target is not None:
+                yield target, demanded
+        elif key in {"dependentSchemas", "dependencies"}:
+            for name in value if isinstance(value, dict) else ():
+                yield (*path, key, name), demanded
+        elif isinstance(value, list):
+            for index in range(len(value)):
+                yield (*path, key, index), demanded
+        elif isinstance(value, dict):
+            # what is demanded under a `not` is forbidden, and so no argument of the tool
+            yield (*path, key), required and not demanded if key == "not" else demanded
 
 
 def _note(node: Mapping[str, Any], names: set[str], *, required: bool) -> None:

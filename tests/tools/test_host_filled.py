@@ -477,16 +477,20 @@ async def test_a_missing_value_refuses_by_name_and_nothing_runs(fill: Any, facts
 
 async def test_a_refusal_lets_others_go_on() -> None:
     tool = host_filled(Search(), TOKEN)
-    other = trio.Event()
+    own = trio.lowlevel.current_task()
 
-    async def turn() -> None:
-        other.set()
+    class Steps(trio.abc.Instrument):
+        count = 0
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(turn)
-        with pytest.raises(HostFilledArgumentError):
-            await tool.execute({"token": 1}, context())
-        assert other.is_set()
+        def after_task_step(self, task: trio.lowlevel.Task) -> None:
+            self.count += task is own
+
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    with pytest.raises(HostFilledArgumentError):
+        await tool.execute({"token": 1}, context())
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.count == 1
 
 
 # -- what comes back

@@ -443,9 +443,10 @@ def test_the_names_that_a_schema_declares() -> None:
         "anyOf": [{"properties": {"b": {}}}, {"$ref": "#/$defs/C"}],
         "if": {"properties": {"d": {}}},
         "dependentSchemas": {"x": {"properties": {"e": {}}}},
-        "not": {"required": ["f"]},
+        "not": {"required": ["forbidden"], "not": {"required": ["f"]}},
         "$defs": {"C": {"allOf": [{"$ref": "#"}, {"properties": {"c": {}}}]}, "D": {"properties": {"z": {}}}},
     }
     assert argument_names(schema) == {"a", "b", "c", "d", "e"}
     assert argument_names(schema, required=True) == {"a", "b", "c", "d", "e", "f"}
-    assert argument_names({"properties": None, "required": "a"}, required=True) == set()
+    for none in ({"properties": None, "required": "a"}, True, [], None):
+        assert argument_names(none, required=True) == set()
