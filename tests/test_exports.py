@@ -46,8 +46,8 @@ AFPOOL_TESTING = [
     "text_result", "whoami_tool",
 ]  # fmt: skip
 AFPOOL_CREDENTIALS = [
-    "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",
-    "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
+    "CachedCredentials", "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth",
+    "OAuthClient", "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
 AFPOOL_TOOLS = [
     "CannotHideArgumentError", "Deny", "HOST_FILLED_PLACEHOLDER", "Hook", "HookCall",
