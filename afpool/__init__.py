@@ -174,13 +174,13 @@ if TYPE_CHECKING:
         TooLarge as TooLarge,
     )
     from ._base.errors import (
-        UnknownTool as UnknownTool,
-    )
-    from ._base.errors import (
         ToolError as ToolError,
     )
     from ._base.errors import (
         ToolFailed as ToolFailed,
+    )
+    from ._base.errors import (
+        UnknownTool as UnknownTool,
     )
     from ._base.identity import CallerIdentity as CallerIdentity
     from ._base.identity import Identity as Identity
@@ -296,6 +296,13 @@ if TYPE_CHECKING:
     from .pool import (
         run_pool as run_pool,
     )
+    from .runtime import Run as Run
+    from .runtime import Runtime as Runtime
+    from .runtime import RuntimeConfig as RuntimeConfig
+    from .runtime import ServerRules as ServerRules
+    from .runtime import open_runtime as open_runtime
+    from .runtime import run_runtime as run_runtime
+    from .tools import define_tool as define_tool
     from .transports import HttpxAdapter as HttpxAdapter
     from .transports import Proxy as Proxy
     from .transports import StdioConfig as StdioConfig
@@ -333,6 +340,8 @@ _HOMES = {
         "Toolset", "open_pool", "run_pool",
     ),
     "transports": ("HttpxAdapter", "Proxy", "StdioConfig", "TlsConfig"),
+    "runtime": ("Run", "Runtime", "RuntimeConfig", "ServerRules", "open_runtime", "run_runtime"),
+    "tools": ("define_tool",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -347,13 +356,14 @@ __all__ = [
     "LogMessage", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOffered", "NotOwner",
     "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
     "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "ResourceContents",
-    "ResourceResult", "ResourceUpdate", "Root", "SampleAnswer", "SampleRequest", "ScriptedCredentials",
-    "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
-    "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
-    "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation",
-    "Use", "WebSocketTransport", "api_key", "basic", "bearer", "header_map", "note_refusal", "open_pool",
-    "run_pool",
+    "ResourceResult", "ResourceUpdate", "Root", "Run", "Runtime", "RuntimeConfig", "SampleAnswer",
+    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerBinding", "ServerError",
+    "ServerFailed", "ServerRefused", "ServerRequest", "ServerRequests", "ServerRules",
+    "SessionExpiredError", "ShareFailed", "Signer", "StaleTools", "StaticCredentials", "StdioConfig",
+    "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool", "ToolContext", "ToolError",
+    "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation", "Use", "WebSocketTransport",
+    "api_key", "basic", "bearer", "define_tool", "header_map", "note_refusal", "open_pool", "open_runtime",
+    "run_pool", "run_runtime",
 ]  # fmt: skip
 
 
