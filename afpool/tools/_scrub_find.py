@@ -36,6 +36,7 @@ Span: TypeAlias = tuple[int, int]
 Mark: TypeAlias = tuple[int, int, int, int]  # what an escape spells: from, to; the escape itself: from, to
 
 _PLAIN: Final = re.compile(r"[0-9A-Za-z._~-]*")
+_HEX: Final = re.compile(r"%[0-9A-F]{2}")
 _WORD: Final = re.compile(rb"[0-9A-Za-z]")
 _ESCAPES: Final = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _TOKEN: Final = re.compile(
@@ -164,7 +165,8 @@ def _spellings(secrets: Iterable[str]) -> tuple[list[str], list[tuple[bytes, str
         if len(text) >= SHORT and not _PLAIN.fullmatch(text):
             written |= {html.escape(text), html.escape(text, quote=False)}
             with contextlib.suppress(UnicodeEncodeError):  # an unpaired surrogate is in no URL
-                written |= {quote(text, safe=""), quote(text), quote_plus(text)}
+                coded = {quote(text, safe=""), quote(text), quote_plus(text)}
+                written |= coded | {_HEX.sub(lambda found: found[0].lower(), one) for one in coded}
     rare: list[tuple[bytes, str]] = []
     for text in written.difference(texts):
         sign = next((sign for sign in ("%", "&") if sign in text), None)

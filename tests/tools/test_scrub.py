@@ -74,6 +74,7 @@ async def test_every_place_of_a_result_is_scrubbed() -> None:
         KEY.replace("=", "\\\\\\\\\\\\\\\\u003D", 1),
         # in a URL, in HTML
         "sk-live-51Hx%2F9%2Ba%3D",
+        "sk-live-51Hx%2f9%2ba%3d",
         "sk-live-51Hx/9%2Ba%3D",
     ],
 )
