@@ -73,7 +73,7 @@ def with_argument_view(tool: Tool, view: ShownArgs) -> Tool:
     """
     if not callable(view):
         raise TypeError(f"a view of arguments is a function, not {type(view).__name__}")
-    if inspect.iscoroutinefunction(view) or inspect.iscoroutinefunction(getattr(view, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(view) or inspect.iscoroutinefunction(type(view).__call__):
         raise TypeError("a view of arguments is asked synchronously; an async function cannot be one")
     before = _view_of(tool)
     return derive(tool, facts={VIEW: view if before is None else _both(before, view)})

@@ -227,6 +227,7 @@ async def resolve_in(
     """Do what `resolve_wants` does with artifacts that are seen from one scope already."""
     resolved: list[tuple[str, ArtifactMeta]] = []
     failed: list[WantsRefusal] = []
+    data: dict[str, Any] = {}
     if deadline == inf:
         data = await _judge(artifacts, wants, args, input_schema, resolved, failed)
     else:
