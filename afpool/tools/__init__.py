@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from ._fills import HostFilledValueMissingError as HostFilledValueMissingError
     from ._fills import from_credential as from_credential
     from ._fills import from_identity as from_identity
+    from ._formats import ModelCall as ModelCall
+    from ._formats import ToolFormat as ToolFormat
+    from ._formats import answer_calls as answer_calls
+    from ._formats_vendors import ANTHROPIC as ANTHROPIC
+    from ._formats_vendors import GEMINI as GEMINI
+    from ._formats_vendors import MCP as MCP
+    from ._formats_vendors import OPENAI_CHAT as OPENAI_CHAT
+    from ._formats_vendors import OPENAI_RESPONSES as OPENAI_RESPONSES
+    from ._formats_vendors import PLAIN as PLAIN
     from ._hooks import Deny as Deny
     from ._hooks import Hook as Hook
     from ._hooks import HookCall as HookCall
@@ -62,6 +71,8 @@ _HOMES = {
         "CannotHideArgumentError", "HostFilledArgumentError", "HostFilledValueMissingError",
         "from_credential", "from_identity",
     ),
+    "_formats": ("ModelCall", "ToolFormat", "answer_calls"),
+    "_formats_vendors": ("ANTHROPIC", "GEMINI", "MCP", "OPENAI_CHAT", "OPENAI_RESPONSES", "PLAIN"),
     "_hooks": ("Deny", "Hook", "HookCall", "Replace"),
     "_host_filled": ("host_filled", "host_fills_of"),
     "_limits": ("ResultCeiling", "ResultLimits", "with_result_ceiling"),
@@ -82,15 +93,59 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CannotHideArgumentError", "Deny", "HOST_FILLED_PLACEHOLDER", "Hook", "HookCall",
-    "HostFilledArgumentError", "HostFilledArguments", "HostFilledValueMissingError", "LocalTool",
-    "REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "Replace",
-    "ResultCeiling", "ResultLimits", "ToolEvent", "WantsRefusal", "WantsRefused", "WantsRefusedError",
-    "WantsResolution", "WantsResolved", "args_redacted_by", "assert_tool_wants", "binding_of",
-    "carries_argument_view", "changed_arg_keys", "content_result", "define_tool", "derive",
-    "from_credential", "from_identity", "host_filled", "host_fills_of", "read_structured", "read_text",
-    "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view",
-    "with_result_ceiling", "with_wants",
+    "ANTHROPIC",
+    "GEMINI",
+    "HOST_FILLED_PLACEHOLDER",
+    "MCP",
+    "OPENAI_CHAT",
+    "OPENAI_RESPONSES",
+    "PLAIN",
+    "REDACTED",
+    "CannotHideArgumentError",
+    "Deny",
+    "Hook",
+    "HookCall",
+    "HostFilledArgumentError",
+    "HostFilledArguments",
+    "HostFilledValueMissingError",
+    "LocalTool",
+    "ModelCall",
+    "RedactionPolicy",
+    "RedactionReport",
+    "RedactionRule",
+    "RedactionVerdict",
+    "Replace",
+    "ResultCeiling",
+    "ResultLimits",
+    "ToolEvent",
+    "ToolFormat",
+    "WantsRefusal",
+    "WantsRefused",
+    "WantsRefusedError",
+    "WantsResolution",
+    "WantsResolved",
+    "answer_calls",
+    "args_redacted_by",
+    "assert_tool_wants",
+    "binding_of",
+    "carries_argument_view",
+    "changed_arg_keys",
+    "content_result",
+    "define_tool",
+    "derive",
+    "from_credential",
+    "from_identity",
+    "host_filled",
+    "host_fills_of",
+    "read_structured",
+    "read_text",
+    "redacted",
+    "resolve_wants",
+    "shown_args_of",
+    "wants_needs_store_refusal",
+    "with_argument_view",
+    "with_result_ceiling",
+    "with_wants",
 ]  # fmt: skip
 
 

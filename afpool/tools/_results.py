@@ -33,6 +33,9 @@ SHAPE_KEYS: Final = 8
 _MAX_WORD: Final = 80
 _MAX_URI: Final = 2_000
 
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Kinds of image that model providers take."""
+
 _encode = msgspec.json.encode
 EMPTY: Final = b'{"content":[]}'
 
@@ -203,6 +206,32 @@ def read_text(result: ToolResult) -> str:
     if isinstance(content, list):
         return ""
     return f"The tool answered something that is no tool result: {shape_of(document)}."
+
+
+def reading_parts(result: ToolResult) -> list[str | tuple[str, str]]:
+    """Give what a model that takes images is given of a result, in order: texts, and images as type and data.
+
+    Consecutive texts are one. What is neither is described.
+
+    Raises:
+        ProtocolError: The result is no readable JSON object.
+    """
+    content = result.document.get("content")
+    if not isinstance(content, list) or not content:
+        return [read_text(result)]
+    parts: list[str | tuple[str, str]] = []
+    for block in content:
+        if isinstance(block, dict) and block.get("type") == "image":
+            kind, data = block.get("mimeType"), block.get("data")
+            if kind in IMAGES and isinstance(data, str):
+                parts.append((kind, data))
+                continue
+        text = _described(block)
+        if parts and isinstance(parts[-1], str):
+            parts[-1] += f"\n{text}"
+        else:
+            parts.append(text)
+    return parts
 
 
 def reading_size(result: ToolResult) -> int:
