@@ -206,6 +206,23 @@ class ToolResult:
         self._is_error: bool | None = None
         self._has_form = False
 
+    @classmethod
+    def made(
+        cls,
+        raw: bytes,
+        call_id: str,
+        *,
+        is_error: bool = False,
+        code: str | None = None,
+        delivery: Delivery = ANSWERED,
+        error: AfpoolError | None = None,
+    ) -> ToolResult:
+        """Make a result whose maker knows its form, so that nobody has to look for it."""
+        result = cls(raw, call_id, code=code, delivery=delivery, error=error)
+        result._is_error = is_error
+        result._has_form = True
+        return result
+
     @property
     def is_error(self) -> bool:
         """Whether the tool says that it failed."""

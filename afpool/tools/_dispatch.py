@@ -52,14 +52,14 @@ from ._correction import correction
 from ._derive import binding_of, held_input_schema
 from ._execute import Executing
 from ._hooks import Hook, HookCall, ask_after, ask_before
-from ._limits import ResultLimits, limited, limited_for_record
+from ._limits import ResultLimits, ceiling_of, limited, limited_for_record
 from ._live_refs import Scoped
 from ._record import CallRecord, Encoded, EventSink
 from ._redaction import REDACTED
 from ._results import error_result, shape_of, value_result
 from ._shown import changed_arg_keys, shown_args_of
 from ._supplied import refuse_supplied
-from ._validation import Validators
+from ._validation import Compiled, Validators
 from ._wants import WantsRefused, resolve_in, wants_needs_store_refusal
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Door:
 
     __slots__ = (
         "credentials", "deadline", "hooks", "hooks_after", "hooks_before", "limits", "on_authorization",
-        "seams", "sink", "store", "validators",
+        "seams", "sink", "store", "unlimited", "validators",
     )  # fmt: skip
 
     def __init__(
@@ -159,6 +159,7 @@ class Door:
         self.credentials = credentials
         self.on_authorization = on_authorization
         self.limits = ResultLimits() if limits is None else limits
+        self.unlimited = self.limits == ResultLimits()
         self.validators = Validators()
 
     async def dispatch(self, asking: Asking) -> ToolResult:
@@ -166,8 +167,15 @@ class Door:
 
         Raises no `Exception`. At least one checkpoint.
         """
-        await trio.lowlevel.checkpoint()
-        return await _Call(self, asking).run()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        task = trio.lowlevel.current_task()
+        # A checkpoint costs a good part of what the door does. Where the tool, or anything else on the way,
+        # has let others run, another one would be for nothing.
+        before = getattr(task, "_schedule_points", None)
+        result = await _Call(self, asking).run()
+        if before is None or task._schedule_points == before:  # noqa: SLF001 -- as trio.testing does
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        return result
 
 
 @final
@@ -175,8 +183,8 @@ class _Call:
     """One call on its way through the door."""
 
     __slots__ = (
-        "artifacts", "asking", "began", "changed", "deadline", "denied", "door", "executing", "own", "record",
-        "scope", "written",
+        "artifacts", "asking", "began", "call_id", "changed", "deadline", "denied", "door", "executing",
+        "name", "own", "record", "scope", "written",
     )  # fmt: skip
 
     def __init__(self, door: Door, asking: Asking) -> None:
@@ -184,8 +192,11 @@ class _Call:
         self.door = door
         self.asking = asking
         self.began = seams.now()
+        name = asking.name
+        self.name = name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
         if asking.call_id is None:
             asking.call_id = f"call-{seams.next_id()}"
+        self.call_id: str = asking.call_id
         if asking.deadline is None:
             asking.deadline = self.began + door.deadline
         self.deadline: float = asking.deadline
@@ -220,17 +231,6 @@ class _Call:
         self._end(result)
         return result
 
-    @property
-    def call_id(self) -> str:
-        call_id = self.asking.call_id
-        assert call_id is not None
-        return call_id
-
-    @property
-    def name(self) -> str:
-        name = self.asking.name
-        return name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
-
     # ------------------------------------------------------------------ the steps
 
     async def _steps(self) -> ToolResult:
@@ -261,17 +261,30 @@ class _Call:
         if args is not given:
             shown = shown_args_of(tool, args)
         refuse_supplied(tool, args)
-        await self._validate(tool, args, shown)
+        compiled = door.validators.known(tool) or await door.validators.ready(tool, door.seams)
+        if not compiled.allows(args):
+            raise self._invalid(args, shown, compiled)
         if shown is not given:
             self.changed = changed_arg_keys(given, shown)
         executing = self.executing = Executing(self.name, door, asking, self.record, self.artifacts)
-        if binding_of(tool) is None:
-            result = await self._within(self._prepared_and_run, executing, tool, args)
-        else:
-            if tool.wants is not None or tool.needs is not None:
+        open_ended = tool.wants is not None or tool.needs is not None
+        ran = args
+        if binding_of(tool) is not None:
+            if open_ended:
                 args = await self._within(self._prepared, executing, tool, args)
             result = await executing.run(tool, args)  # the pool keeps the deadline, and knows the verdict
-        return await self._finished(tool, args, result)
+        elif open_ended:
+            result = await self._within(self._prepared_and_run, executing, tool, args)
+        else:
+            result = await self._within(executing.run, tool, args)
+        if door.hooks_after:
+            shown_result = await self._after(tool, ran, result)
+            if shown_result is not result:
+                self.own = limited_for_record(result, tool, door.limits)
+                result = shown_result
+        if door.unlimited and ceiling_of(tool) is None:
+            return result
+        return await limited(result, tool, door.limits, self.artifacts, self.record, self.deadline)
 
     async def _hooked(self, tool: Tool, given: JsonObject, started: Encoded | None) -> JsonObject:
         try:
@@ -292,19 +305,14 @@ class _Call:
                 "the tool was not run"
             ) from None
 
-    async def _validate(self, tool: Tool, args: JsonObject, shown: JsonObject) -> None:
-        compiled = await self.door.validators.ready(tool, self.door.seams)
-        if compiled.allows(args):
-            return
+    def _invalid(self, args: JsonObject, shown: JsonObject, compiled: Compiled) -> InvalidArguments:
         text = correction(self.name, args, shown, compiled)
         issues = [line.removeprefix("- ") for line in text.splitlines()[1:-1]]
         self.record.file("args_invalid", {"tool_name": self.name, "issues": issues})
-        raise InvalidArguments(text)
+        return InvalidArguments(text)
 
     async def _prepared_and_run(self, executing: Executing, tool: Tool, args: JsonObject) -> ToolResult:
-        if tool.wants is not None or tool.needs is not None:
-            args = await self._prepared(executing, tool, args)
-        return await executing.run(tool, args)
+        return await executing.run(tool, await self._prepared(executing, tool, args))
 
     async def _prepared(self, executing: Executing, tool: Tool, args: JsonObject) -> JsonObject:
         if tool.wants is not None:
@@ -352,16 +360,6 @@ class _Call:
                 delivery=IN_DOUBT,
             )
         raise DeadlineExceeded(f"The deadline passed before {self.name} ran; nothing was done")
-
-    async def _finished(self, tool: Tool, args: JsonObject, result: ToolResult) -> ToolResult:
-        """Ask the hooks about a result, and hold it to the limits."""
-        door = self.door
-        shown = result
-        if door.hooks_after:
-            shown = await self._after(tool, args, result)
-        if shown is not result:
-            self.own = limited_for_record(result, tool, door.limits)
-        return await limited(shown, tool, door.limits, self.artifacts, self.record, self.deadline)
 
     async def _after(self, tool: Tool, args: JsonObject, result: ToolResult) -> ToolResult:
         call = self._hook_call(tool, args)

@@ -55,7 +55,7 @@ def text_result(
     """Make a result of one text block."""
     end = b'}],"isError":true}' if is_error else b"}]}"
     raw = b'{"content":[{"type":"text","text":' + _text_json(text) + end
-    return ToolResult(raw, call_id, code=code, delivery=delivery, error=error)
+    return ToolResult.made(raw, call_id, is_error=is_error, code=code, delivery=delivery, error=error)
 
 
 def error_result(error: AfpoolError, call_id: str, text: str | None = None) -> ToolResult:
@@ -96,7 +96,7 @@ def value_result(value: Any, call_id: str) -> ToolResult:
     if type(value) is str:
         return text_result(value, call_id)
     if value is None:
-        return ToolResult(EMPTY, call_id)
+        return ToolResult.made(EMPTY, call_id)
     if isinstance(value, ToolResult):
         if value.call_id == call_id:
             return value
@@ -112,7 +112,7 @@ def value_result(value: Any, call_id: str) -> ToolResult:
     written = json_of(value)
     raw = b'{"content":[{"type":"text","text":' + _encode(written.decode()) + b"}]"
     raw += b',"structuredContent":' + written + b"}" if written.startswith(b"{") else b"}"
-    return ToolResult(raw, call_id)
+    return ToolResult.made(raw, call_id)
 
 
 def content_result(

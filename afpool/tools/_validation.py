@@ -25,7 +25,7 @@ import trio
 
 from .._base.definition import Definition
 from ..protocol import NotJson, encode_json
-from ._derive import held_input_schema, held_output_schema, output_holder, schema_holder
+from ._derive import HoldsSchemas, held_input_schema, held_output_schema, output_holder, schema_holder
 from ._schema_cost import MAX_WORK, Cost, Unresolved, cost_of, nodes_and_depth
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class Validators:
             known = self._inputs[holder] = self._compiled(tool, "input schema", held_input_schema(tool))
         return known
 
+    def known(self, tool: Tool) -> Compiled | None:
+        """Give what was compiled before; `None` the first time."""
+        return self._inputs.get(schema_holder(tool))
+
     async def ready(self, tool: Tool, seams: Seams) -> Compiled:
         """Give what `of` gives; what is large is compiled in a thread, the first time.
 
@@ -139,6 +143,8 @@ class Validators:
     def of_output(self, tool: Tool) -> Compiled | None:
         """Give the compiled schema of a tool's structured result; `None` where it was listed without one."""
         holder = output_holder(tool)
+        if isinstance(holder, HoldsSchemas) and holder._output_schema is None:  # noqa: SLF001 -- most have none
+            return None
         try:
             return self._outputs[holder]
         except KeyError:

@@ -568,11 +568,21 @@ async def test_a_call_that_was_cancelled_before_it_began_is_on_no_record() -> No
     assert not work.calls
 
 
-async def test_every_way_through_passes_a_checkpoint() -> None:
+async def never_waits(args: Any, ctx: ToolContext) -> str:
+    return "x"
+
+
+async def test_every_way_through_passes_a_checkpoint_and_not_one_too_many() -> None:
     through = door()
-    for tool in (None, Ran().tool, Ran(input_schema=SCHEMA).tool):
+    quick = define_tool(execute=never_waits, name="quick")
+    for tool in (None, Ran().tool, Ran(input_schema=SCHEMA).tool, quick):
         with trio.testing.assert_checkpoints():
             await through(tool, {"q": 1})
+    task = trio.lowlevel.current_task()
+    for tool in (quick, Ran().tool):
+        before = task._schedule_points
+        await through(tool, {"q": 1})
+        assert task._schedule_points == before + 1
 
 
 # ---------------------------------------------------------------------------- sinks, depth
