@@ -328,6 +328,7 @@ def test_a_spelling_that_the_shown_schema_declares_is_another_argument() -> None
     schema = {"properties": {"token": {}}, "anyOf": [{"properties": {"TOKEN": {"type": "string"}}}]}
     tool = host_filled(Search(schema), TOKEN)
     refuse_supplied(tool, {"TOKEN": "x"})
+    refuse_supplied(tool, {"TOKEN": "x", "more": "y"})
     with pytest.raises(HostFilledArgumentError):
         refuse_supplied(tool, {"TOKEN": "x", "Token": "y"})
 

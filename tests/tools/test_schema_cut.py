@@ -245,6 +245,21 @@ def test_references_by_name_are_followed() -> None:
     assert not judge.is_valid({"a": 1, "x": 3})
 
 
+def test_a_name_stands_in_the_document_once() -> None:
+    schema = {
+        "allOf": [{"$ref": "#base"}],
+        "properties": {"x": {"$ref": "#base"}},
+        "$defs": {"Base": {"$anchor": "base", "properties": {"token": TEXT, "n": {"type": "integer"}}}},
+    }
+    result = cut(schema)
+    assert json.dumps(result).count("$anchor") == 1
+    judge = validator(result)
+    assert judge is not None
+    assert judge.is_valid({"n": 1, "x": {"token": "t", "n": 2}})
+    assert not judge.is_valid({"x": {"token": 3}})
+    assert not judge.is_valid({"n": "1"})
+
+
 def test_a_discriminator_follows_its_branches() -> None:
     schema = {
         "oneOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}],
@@ -299,6 +314,42 @@ def test_a_branch_that_a_string_can_never_meet_is_gone() -> None:
     assert cut(closed) == {"type": "object"}
 
 
+def test_what_a_value_closes_stays_open_where_another_value_is_possible() -> None:
+    never = {"properties": {"token": {"pattern": "^a"}}, "required": ["a"]}
+    assert cut(with_token(**{"not": never})) == without()
+    twice = {"not": {"not": {"required": ["a"]}}}
+    assert cut(with_token(**{"not": {"not": never}})) == without(**twice)
+    assert (
+        cut(with_token(anyOf=[{"properties": {"token": {"pattern": "^a"}}}, {"required": ["a"]}]))
+        == without()
+    )
+
+
+def test_what_every_string_meets_decides_nothing() -> None:
+    loose = {"anyOf": [{"pattern": "^a"}, {"type": ["string", "null"], "minLength": 1, "maximum": 3}]}
+    schema = with_token(oneOf=[{"properties": {"token": loose}, "required": ["a"]}, {"required": ["b"]}])
+    assert cut(schema) == without(oneOf=[{"required": ["a"]}, {"required": ["b"]}])
+
+
+def test_who_has_evaluated_it_decides_about_the_rest() -> None:
+    closed: dict[str, Any] = {"properties": {"a": {}}, "unevaluatedProperties": False}
+    told = {"properties": {"token": TEXT}}
+    for sure in (
+        {"dependentSchemas": {"token": told}},
+        {"anyOf": [{"type": "array"}, told]},
+        {"if": {"required": ["a"]}, "then": told, "else": told},
+        {"$ref": "#/$defs/Told", "$defs": {"Told": told}},
+        {"patternProperties": {"^tok": TEXT}},
+    ):
+        judge = validator(cut({**closed, **sure}))
+        assert judge is not None
+        assert judge.is_valid({"a": 1})
+        assert not judge.is_valid({"b": 1})
+    for unsure in ({"dependentSchemas": {"a": told}}, {"anyOf": [told, {"required": ["a"]}]}):
+        assert "one too many depends" in why({**closed, **unsure})
+    assert "accepts no call" in why({**closed, "not": {"not": told}})
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -334,8 +385,13 @@ def test_a_branch_that_a_string_can_never_meet_is_gone() -> None:
         ),
         ({"properties": {"token": {"type": "integer"}}}, "accepts no call at all"),
         ({"properties": {"token": {"enum": [1, ""]}}}, "accepts no call at all"),
+        ({"properties": {"token": {"oneOf": [TEXT, {"minLength": 1}]}}}, "accepts no call at all"),
         ({"properties": {"token": {}}, "maxProperties": 0}, "accepts no call at all"),
         ({"type": "array", "properties": {"token": {}}}, "accepts no call at all"),
+        (
+            with_token(oneOf=[{"required": ["token"]}, {"properties": {"token": {}}}]),
+            "accepts no call at all",
+        ),
         (
             {
                 "allOf": [

@@ -206,6 +206,22 @@ async def test_it_is_found_across_the_edge_of_a_slice(at: int) -> None:
         assert clean.document["a"] == "x" * (SLICE + at) + GONE + "y" * SLICE
 
 
+@pytest.mark.parametrize("at", range(-9, 10))
+async def test_an_escape_across_the_edge_of_a_slice_is_no_beginning_of_one(at: int) -> None:
+    for written, secret in ((rb"\u0061bcd", "0061bcd"), (rb"\n123", "n123"), (rb"\\\n123", "n123")):
+        raw = b'{"a":"' + b"x" * (SLICE - 6 + at) + written + b"y" * SLICE + b'"}'
+        one = ToolResult(raw, "c1")
+        assert await scrubber(secret).result(one) is one
+
+
+@pytest.mark.parametrize("at", range(-30, 10))
+async def test_it_is_found_across_the_steps_through_binary_contents(at: int) -> None:
+    data = b"x" * (48 * 1024 + at) + KEY.encode() + b"y" * 1000
+    document = {"content": [{"type": "image", "data": base64.b64encode(data).decode()}]}
+    clean = (await scrubber().result(result(document))).document["content"][0]["data"]
+    assert base64.b64decode(clean) == data.replace(KEY.encode(), GONE.encode())
+
+
 # -- values, progress
 
 

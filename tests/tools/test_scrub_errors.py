@@ -164,6 +164,7 @@ def test_its_class_and_attributes_stay_where_they_can() -> None:
     status = clean(of_httpx())
     assert type(status) is httpx.HTTPStatusError
     assert str(status) == "401"
+    assert "_request" not in vars(status), "it holds the secret, and nobody can take it out of there"
     assert str(clean(Talkative(secret=KEY))) == f"talks of {GONE}"
     server = ServerError(f"the server says {KEY}", retry_after=3)
     server.error_code, server.data, server.call_id = -32000, {KEY: [KEY]}, "c1"
