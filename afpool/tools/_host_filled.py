@@ -15,7 +15,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast, overload
@@ -24,11 +23,11 @@ import attrs
 import trio
 
 from .._base.credential import CredentialRequirement, Mode
-from .._base.definition import Definition
 from .._base.errors import InvalidArguments, ProtocolError
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from .._base.secret import Secret
-from ._derive import HoldsSchemas, derive, fact, held_input_schema, schema_holder
+from ._cuts import Cut, cut_of, declared_by
+from ._derive import derive, fact
 from ._filled_arguments import FilledArguments
 from ._fills import (
     CannotHideArgumentError,
@@ -39,7 +38,6 @@ from ._fills import (
     credential_value,
     identity_value,
 )
-from ._schema_cut import CannotCut, argument_names, cut_schema
 from ._scrub import Scrubber
 from ._scrub_find import SHORT
 from ._shown import VIEW, with_argument_view
@@ -137,10 +135,10 @@ def filled_tool(tool: Tool, fills: Fills) -> Tool:
             "cannot fill that as well"
         )
     needs = _needs(tool, fills)
-    schema = _cut(tool, fills)
+    cut = _cut(tool, fills)
     before = fact(tool, FILLS)
     all_fills = {**(before.fills if isinstance(before, Filled) else {}), **fills}
-    filled = Filled(all_fills, argument_names(schema))
+    filled = Filled(all_fills, cut.names)
 
     async def execute(args: JsonObject, ctx: ToolContext, base: Execute) -> ToolResult:
         return await _execute(name, filled, fills, args, ctx, base)
@@ -148,7 +146,7 @@ def filled_tool(tool: Tool, fills: Fills) -> Tool:
     shown = with_argument_view(tool, filled.masked)
     return derive(
         tool,
-        input_schema=schema,
+        input_schema=cut.schema,
         needs=needs,
         execute=execute,
         facts={FILLS: filled, VIEW: fact(shown, VIEW)},
@@ -268,7 +266,7 @@ def check_fills(fills: object) -> None:
 def _declared(tool: object) -> frozenset[str]:
     if not isinstance(tool, Tool):
         raise TypeError(f"the host fills arguments of tools, not of {type(tool).__name__}")
-    return argument_names(held_input_schema(tool), required=True)
+    return declared_by(tool)
 
 
 def _needs(tool: Tool, fills: Fills) -> CredentialRequirement | None:
@@ -300,37 +298,10 @@ def _needs(tool: Tool, fills: Fills) -> CredentialRequirement | None:
     return CredentialRequirement(named.pop(), tuple(scopes), modes.pop())
 
 
-# Of a listed definition, or a tool of the host's own: what was cut out, and what came of it.
-_cuts: weakref.WeakKeyDictionary[Any, dict[frozenset[str], dict[str, Any] | str]] = (
-    weakref.WeakKeyDictionary()
-)
-_MAX_CUTS: Final = 16
-
-
-def _cut(tool: Tool, fills: Fills) -> dict[str, Any]:
+def _cut(tool: Tool, fills: Fills) -> Cut:
     found = cut_of(tool, fills)
     if isinstance(found, str):
         raise CannotHideArgumentError(tool.name, fills, found)
-    return found
-
-
-def cut_of(tool: Tool, fields: Iterable[str]) -> dict[str, Any] | str:
-    """Give a tool's schema without some arguments, or why that cannot be; kept as long as the schema is.
-
-    May run in any thread: what a large schema takes need not be taken from the loop.
-    """
-    gone = frozenset(fields)
-    holder = schema_holder(tool)
-    # what a tool of another class answers may differ from time to time
-    held = _cuts.setdefault(holder, {}) if isinstance(holder, Definition | HoldsSchemas) else {}
-    found = held.get(gone)
-    if found is None:
-        try:
-            found = cut_schema(held_input_schema(tool), gone)
-        except CannotCut as error:
-            found = error.reason
-        if len(held) < _MAX_CUTS:
-            held[gone] = found
     return found
 
 

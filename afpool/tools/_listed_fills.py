@@ -16,16 +16,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import trio
 
-from ._derive import binding_of, held_input_schema
+from ._cuts import declared_by, is_known, keep, looked
+from ._derive import binding_of
 from ._fills import CannotHideArgumentError
-from ._host_filled import check_fills, cut_of, filled_tool
-from ._schema_cut import argument_names
+from ._host_filled import check_fills, filled_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import trio
+    from collections.abc import Generator, Iterable, Mapping
 
     from .._base.model import Tool
     from .._base.seams import Seams
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 FILL_UNDECLARED: Final = "fill-undeclared"
 """Why tools are withheld: they do not declare an argument that the host fills."""
 
+STEP: Final = 50
 _MAX_REMEMBERED: Final = 10_000
 _THREAD_BYTES: Final = 64 * 1024
 
@@ -105,13 +105,49 @@ class ListedFills:
             tools: As listed.
 
         Raises:
-            TypeError: It is the first listing, and no tool declares an argument; or, at any listing, as
-                `host_filled` does, save for arguments that no tool declares.
+            TypeError: It is the first listing, and no tool declares an argument; or one of its tools cannot
+                take its fill, as `host_filled` says.
+        """
+        steps = self._steps(tuple(tools))
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                listing: FilledListing = done.value
+                return listing
+
+    async def apply_in_thread(
+        self, tools: Iterable[Tool], seams: Seams, limiter: trio.CapacityLimiter
+    ) -> FilledListing:
+        """Do what `apply` does without holding the loop: large schemas are cut in a thread, the first time.
+
+        A checkpoint for each of those and after every `STEP` tools; none otherwise.
         """
         several = tuple(tools)
+        large = [tool for tool in several if _size(tool) > _THREAD_BYTES and not is_known(tool)]
+        if large and self._fills:
+            fields = tuple(self._fills)
+            seen = await seams.in_thread(lambda: [looked(tool, fields) for tool in large], limiter)
+            for tool, one in zip(large, seen, strict=True):
+                keep(tool, one)
+        steps = self._steps(several)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                listing: FilledListing = done.value
+                return listing
+            await trio.lowlevel.checkpoint()
+
+    def _steps(self, tools: tuple[Tool, ...]) -> Generator[None, None, FilledListing]:
+        """Fill the tools of a listing; each `yield` is a place to let others go first."""
         if not self._fills:
-            return FilledListing(several, MappingProxyType({}), ())
-        declared = [argument_names(held_input_schema(tool), required=True) for tool in several]
+            return FilledListing(tools, MappingProxyType({}), ())
+        declared: list[frozenset[str]] = []
+        for count, tool in enumerate(tools):
+            if count % STEP == STEP - 1:
+                yield
+            declared.append(declared_by(tool))
         anywhere = frozenset().union(*declared)
         missing = [name for name in self._fills if name not in anywhere and name not in self._acknowledged]
         if missing and not self._listed:
@@ -121,52 +157,38 @@ class ListedFills:
             )
         if missing:
             why = f"{FILL_UNDECLARED}: no tool of the server declares {_named(missing)} any more"
-            return FilledListing((), MappingProxyType({tool.name: why for tool in several}), tuple(missing))
-        offered, withheld = self._filled(several, declared)
+            return FilledListing((), MappingProxyType({tool.name: why for tool in tools}), tuple(missing))
+        offered: list[Tool] = []
+        withheld: dict[str, str] = {}
+        for count, (tool, names) in enumerate(zip(tools, declared, strict=True)):
+            if count % STEP == STEP - 1:
+                yield
+            filled = self._filled(tool, names)
+            if isinstance(filled, str):
+                withheld[tool.name] = filled
+            else:
+                offered.append(filled)
         self._listed = True
         self._acknowledged -= anywhere
         return FilledListing(tuple(offered), MappingProxyType(withheld), ())
 
-    async def apply_in_thread(
-        self, tools: Iterable[Tool], seams: Seams, limiter: trio.CapacityLimiter
-    ) -> FilledListing:
-        """Do what `apply` does; large schemas are cut in a thread first. A checkpoint only then."""
-        several = tuple(tools)
-        large = [tool for tool in several if _size(tool) > _THREAD_BYTES]
-        if large:
-            await seams.in_thread(lambda: self._prepare(large), limiter)
-        return self.apply(several)
-
-    def _prepare(self, tools: Iterable[Tool]) -> None:
-        for tool in tools:
-            names = argument_names(held_input_schema(tool), required=True)
-            own = [name for name in self._fills if name in names]
-            if own:
-                cut_of(tool, own)
-
-    def _filled(
-        self, tools: tuple[Tool, ...], declared: list[frozenset[str]]
-    ) -> tuple[list[Tool], dict[str, str]]:
-        offered: list[Tool] = []
-        withheld: dict[str, str] = {}
-        for tool, names in zip(tools, declared, strict=True):
-            name = tool.name
-            own = {argument: fill for argument, fill in self._fills.items() if argument in names}
-            lost = [argument for argument in self._had.get(name, ()) if argument not in own]
-            if lost:
-                withheld[name] = f"{FILL_UNDECLARED}: it does not declare {_named(sorted(lost))} any more"
-                continue
-            if own and (name in self._had or len(self._had) < _MAX_REMEMBERED):
-                self._had[name] = frozenset(own)
-            try:
-                offered.append(filled_tool(tool, own))
-            except CannotHideArgumentError as error:
-                withheld[name] = f"{error.code}: {error.reason}"
-            except TypeError as error:
-                if not self._listed:
-                    raise
-                withheld[name] = f"fill-refused: {error}"
-        return offered, withheld
+    def _filled(self, tool: Tool, names: frozenset[str]) -> Tool | str:
+        """Fill one tool, or say why it is withheld."""
+        name = tool.name
+        own = {argument: fill for argument, fill in self._fills.items() if argument in names}
+        lost = [argument for argument in self._had.get(name, ()) if argument not in own]
+        if lost:
+            return f"{FILL_UNDECLARED}: it does not declare {_named(sorted(lost))} any more"
+        if own and (name in self._had or len(self._had) < _MAX_REMEMBERED):
+            self._had[name] = frozenset(own)
+        try:
+            return filled_tool(tool, own)
+        except CannotHideArgumentError as error:
+            return f"{error.code}: {error.reason}"
+        except TypeError as error:
+            if not self._listed:
+                raise
+            return f"fill-refused: {error}"
 
 
 def _size(tool: Tool) -> int:

@@ -11,7 +11,7 @@ from afpool import Seams
 from afpool.testing import FakeTool
 from afpool.tools._fills import from_credential, from_identity
 from afpool.tools._host_filled import host_fills_of
-from afpool.tools._listed_fills import FILL_UNDECLARED, ListedFills
+from afpool.tools._listed_fills import FILL_UNDECLARED, STEP, ListedFills
 from tests.pool.kit import ALICE, world
 from tests.tools.test_host_filled import Search
 
@@ -142,3 +142,25 @@ async def test_large_schemas_are_cut_in_a_thread_and_small_ones_are_not() -> Non
             listing = await fills.apply_in_thread([bound], seams, limiter)
             assert threads == [limiter] * times
             assert "token" not in listing.tools[0].input_schema["properties"]
+            await fills.apply_in_thread([await here.tool(ALICE, "a")], seams, limiter)
+            assert threads == [limiter] * times, "once for a definition"
+
+
+async def test_a_long_list_lets_others_go_first() -> None:
+    fills = ListedFills("crm", {"token": from_credential("crm")})
+    tools = [tool(f"t{number}", "q", *(["token"] if number % 2 else [])) for number in range(STEP * 6)]
+    steps = 0
+
+    async def others() -> None:
+        nonlocal steps
+        while True:
+            await trio.lowlevel.checkpoint()
+            steps += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        listing = await fills.apply_in_thread(tools, Seams(), trio.CapacityLimiter(1))
+        assert steps >= 8
+        nursery.cancel_scope.cancel()
+    assert [one.name for one in listing.tools] == [one.name for one in tools]
+    assert sum(host_fills_of(one) is not None for one in listing.tools) == STEP * 3
