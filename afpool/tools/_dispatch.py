@@ -425,7 +425,7 @@ class _Call:
             facts["model_result"] = Encoded(result.raw)
         if self.denied:
             facts["not_executed"] = True
-        elif self.changed and self.executing is not None:
+        elif self.changed and self.executing is not None and self.executing.begun:
             facts["changed_arg_keys"] = self.changed
         self.record.file("tool_end", facts, code=result.code, delivery=result.delivery)
 

@@ -19,6 +19,7 @@ from .._base.errors import NOT_SENT, REFUSED, AfpoolError, InvalidOutput, Protoc
 from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
 from .._base.secret import Secret
 from ._asked_credentials import Asked
+from ._derive import binding_of
 from ._record import Encoded
 from ._results import failed, json_of, read_text, text_result, value_result
 from ._scrub import Scrubber
@@ -182,7 +183,9 @@ class Executing:
             return
         why = None
         if not result.has_structured:
-            why = "answered no structured content, which its output schema promises"
+            # a server that forgets it has still answered, in words; a tool of the host's own is to be mended
+            if binding_of(tool) is None:
+                why = "answered no structured content, which its output schema promises"
         elif not compiled.allows(result.structured):
             why = "its structured content is not what its output schema promises; it was withheld"
         if why is not None:

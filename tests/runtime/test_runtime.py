@@ -12,7 +12,7 @@ import trio
 import afpool
 from afpool import Identity, Plan, Server, StaticCredentials
 from afpool.runtime import RuntimeConfig, ServerRules, open_runtime, run_runtime
-from afpool.testing import FakeTool, Hold
+from afpool.testing import Drop, FakeTool, Hold
 from afpool.tools import Hook, ResultCeiling, define_tool
 from tests.runtime.runtime_kit import ALICE, BOB, runtime, said, taking
 from tests.tools.door_kit import Ran, refused
@@ -235,6 +235,16 @@ async def test_a_lost_session_is_repeated_once() -> None:
         assert len([use for use in here.runtime.pool.records.uses if use.tool == "read"]) == 2  # type: ignore[union-attr]
 
 
+async def test_what_may_have_run_is_never_repeated() -> None:
+    async with runtime({"files": [said("files", "read")]}, repeat="when-nothing-ran") as here:
+        toolset = await here.runtime.toolset(ALICE)
+        here.servers["files"].on("tools/call", Drop())
+        result = await toolset.call("read")
+        refused(result, "connection-lost", "in-doubt")
+        assert here.sent("files") == 1
+        assert "tool_repeated" not in here.events.kinds
+
+
 async def test_a_revoked_authorization_is_not_gone_around() -> None:
     async with runtime({"files": [said("files", "read")]}, repeat="when-nothing-ran") as here:
         toolset = await here.runtime.toolset(ALICE)
@@ -280,6 +290,33 @@ async def test_tools_of_every_odd_schema_are_offered_and_validated_as_far_as_tha
         refused(await toolset.call("contradictory", {}), "invalid-arguments")
         for name in ("remote", "nothing", "empty"):
             assert (await toolset.call(name, {"any": 1})).code == "ok"
+
+
+def answering(name: str, result: Any) -> FakeTool:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    return FakeTool(name, lambda arguments, arrival: result, outputSchema=schema)
+
+
+async def test_structured_results_of_servers_are_held_to_what_was_listed() -> None:
+    text = [{"type": "text", "text": "words"}]
+    tools = [
+        answering("good", {"content": text, "structuredContent": {"n": 1}}),
+        answering("wrong", {"content": text, "structuredContent": {"n": "secret"}}),
+        answering("none", {"content": text}),
+        answering("failed", {"content": text, "isError": True}),
+        FakeTool("old", lambda arguments, arrival: {"toolResult": {"a": 1}}),
+        FakeTool("odd", lambda arguments, arrival: {"secret": 1}),
+    ]
+    async with runtime({"files": tools}) as here:
+        toolset = await here.runtime.toolset(ALICE)
+        results = {name: await toolset.call(name) for name in toolset}
+        assert results["good"].structured == {"n": 1}
+        refused(results["wrong"], "invalid-output", "answered")
+        assert "secret" not in results["wrong"].text
+        assert (results["none"].code, results["none"].text) == ("ok", "words")
+        assert (results["failed"].code, results["failed"].text) == ("tool-error", "words")
+        assert (results["old"].code, results["old"].text) == ("ok", '{"a":1}')
+        assert "the members secret" in refused(results["odd"], "protocol-error", "answered").message
 
 
 # ---------------------------------------------------------------------------- opening and leaving

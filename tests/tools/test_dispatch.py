@@ -219,6 +219,13 @@ async def test_hidden_arguments_are_in_no_event_and_no_refusal() -> None:
     assert through.events[-1].payload["changed_arg_keys"] == ["token"]
 
 
+async def test_a_call_that_was_not_run_names_no_changed_keys() -> None:
+    through, work = door(), Ran(needs=NEEDS)
+    result = await through(redacted(work.tool, RedactionPolicy(keys=["token"])), {"token": SECRET})
+    refused(result, "credential-failed")
+    assert set(through.events.of("tool_end")) == {"call_id", "result", "duration_ms", "error"}
+
+
 async def test_a_view_that_raises_hides_everything() -> None:
     from afpool.tools import with_argument_view
 
