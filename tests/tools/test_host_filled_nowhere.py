@@ -28,7 +28,7 @@ from afpool.testing import Drop, FakeTool, Hang, JsonRpcError, RawBytes, Status
 from afpool.testing import Progress as Reported
 from afpool.tools import define_tool, from_credential, from_identity, host_filled
 from tests.credentials.test_secrets_nowhere import shown
-from tests.pool.kit import ALICE, world
+from tests.pool.kit import ALICE, start, until, world
 from tests.tools.door_kit import door
 
 if TYPE_CHECKING:
@@ -195,7 +195,6 @@ FAILURES: dict[str, Any] = {
     "401": Status(401, headers={"www-authenticate": f'Bearer error="{SECRET}"'}),
     "unreadable": RawBytes(b'{"jsonrpc":"2.0","result":' + SECRET.encode()),
     "cut": Drop(),
-    "hangs": Hang(),
 }
 
 
@@ -206,14 +205,12 @@ async def test_no_failure_of_a_server_tells_it(failure: str, caplog: pytest.LogC
     async with world(tools=[serves(lambda arguments: f"with {arguments['token']}")]) as here:
         tool = host_filled(await here.tool(name="search"), FILLS)
         here.server.on("tools/call", FAILURES[failure])
-        ctx = ToolContext(
-            identity=ALICE, credential=bearer(SECRET), call_id="c", deadline=trio.current_time() + 0.5
-        )
+        ctx = ToolContext(identity=ALICE, credential=bearer(SECRET), call_id="c")
         await collected(lambda: tool.execute({"q": "x"}, ctx))
         (error,) = collected.things
         assert isinstance(error, AfpoolError), error
         through = door(credentials=ScriptedCredentials(lambda _: bearer(SECRET)))
-        await collected(lambda: through(tool, {"q": "x"}, deadline=trio.current_time() + 0.5))
+        await collected(lambda: through(tool, {"q": "x"}))
         collected.things += [
             tool,
             ctx,
@@ -223,6 +220,29 @@ async def test_no_failure_of_a_server_tells_it(failure: str, caplog: pytest.LogC
             here.pool.statistics(),
         ]
         collected.things.append(json.dumps([event.payload for event in through.events], default=repr))
+    collected.assert_clean(caplog)
+
+
+@pytest.mark.parametrize("ended", ["cancel", "kill"])
+async def test_no_call_that_is_ended_from_outside_tells_it(
+    ended: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    collected = Collected()
+    async with world(tools=[serves(lambda _: "x")]) as here, trio.open_nursery() as nursery:
+        bound = await here.tool(name="search")
+        tool = host_filled(bound, FILLS)
+        here.server.on("tools/call", Hang())
+        ctx = ToolContext(identity=ALICE, credential=bearer(SECRET), call_id="c")
+        call = start(nursery, lambda: tool.execute({"q": "x"}, ctx))
+        await here.server.wait_for("tools/call")
+        if ended == "cancel":
+            here.pool.cancel("c")
+            await until(call.done.is_set)
+        here.pool.kill(bound.binding.client_id)
+        await until(call.done.is_set)
+        assert isinstance(call.error, AfpoolError)
+        collected.things += [call.error, *here.pool.records.uses, here.pool.statistics()]
     collected.assert_clean(caplog)
 
 

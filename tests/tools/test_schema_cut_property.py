@@ -33,7 +33,7 @@ def can_be_met(schema: dict[str, Any], fields: tuple[str, ...]) -> bool:
     )
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schema=schemas(), fields=given_fields, shown=st.lists(instances, min_size=1, max_size=8))
 def test_the_cut_schema_accepts_what_the_whole_one_does_with_some_value(
     schema: dict[str, Any], fields: tuple[str, ...], shown: list[dict[str, Any]]

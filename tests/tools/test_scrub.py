@@ -385,7 +385,7 @@ def _escaped(text: str, data: Any) -> str:
     return "".join(out)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(secret=_secrets, document=_documents, ascii_only=st.booleans(), data=st.data())
 def test_no_string_of_any_document_keeps_it(secret: str, document: Any, ascii_only: bool, data: Any) -> None:
     whole = {"d": _filled(document, secret)}
@@ -404,7 +404,7 @@ def test_no_string_of_any_document_keeps_it(secret: str, document: Any, ascii_on
             assert all(left == right for left, right in kept)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(secret=_secrets, before=_texts, after=_texts)
 def test_a_text_keeps_what_stands_around_it(secret: str, before: str, after: str) -> None:
     clean = scrubber(secret).text(before + secret + after)
