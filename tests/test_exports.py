@@ -130,7 +130,8 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    for module in ("afpool", "actors", "afpool.credentials", "afpool.testing", "afpool.tools", "afpool.runtime"):
+    packages = ("credentials", "runtime", "testing", "tools")
+    for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
         for name in public(module):
             value = getattr(loaded, name)

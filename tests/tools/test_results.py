@@ -142,13 +142,14 @@ def test_content_of_ones_own() -> None:
         content_result([{"type": "text", "text": object()}])
 
 
-TEXTS = st.text(alphabet=st.characters(codec="utf-8"))
+TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=12)
 
 
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | TEXTS,
-        lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+        max_leaves=10,
     )
 )
 def test_what_is_written_is_read_again(value: Any) -> None:
