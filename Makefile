@@ -59,6 +59,11 @@ servers: ## real MCP servers on each of their transports: writes docs/real-serve
 	@$(PREPARE) run peers $(if $(findstring --quick,$(ARGS)),interop-quick,interop)
 	@$(RUN) tests/interop/run.py $(ARGS)
 
+.PHONY: seeds
+seeds: ## run the tests that hold the promises the project grew from: writes docs/coverage-of-the-promises.md
+	@$(PREPARE) test
+	@$(RUN) tests/seeds/run.py $(ARGS)
+
 .PHONY: mutants
 mutants: ## break the code in known ways and see that a test notices each
 	@$(PREPARE) test

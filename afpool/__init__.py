@@ -87,6 +87,9 @@ if TYPE_CHECKING:
         CallCancelled as CallCancelled,
     )
     from ._base.errors import (
+        CallDenied as CallDenied,
+    )
+    from ._base.errors import (
         ClientClosed as ClientClosed,
     )
     from ._base.errors import (
@@ -173,6 +176,12 @@ if TYPE_CHECKING:
     from ._base.errors import (
         ToolError as ToolError,
     )
+    from ._base.errors import (
+        ToolFailed as ToolFailed,
+    )
+    from ._base.errors import (
+        UnknownTool as UnknownTool,
+    )
     from ._base.identity import CallerIdentity as CallerIdentity
     from ._base.identity import Identity as Identity
     from ._base.identity import PoolKey as PoolKey
@@ -193,6 +202,7 @@ if TYPE_CHECKING:
     )
     from ._base.seams import Seams as Seams
     from ._base.use import Use as Use
+    from ._base.use import note_refusal as note_refusal
     from .client import (
         ElicitAnswer as ElicitAnswer,
     )
@@ -286,6 +296,13 @@ if TYPE_CHECKING:
     from .pool import (
         run_pool as run_pool,
     )
+    from .runtime import Run as Run
+    from .runtime import Runtime as Runtime
+    from .runtime import RuntimeConfig as RuntimeConfig
+    from .runtime import ServerRules as ServerRules
+    from .runtime import open_runtime as open_runtime
+    from .runtime import run_runtime as run_runtime
+    from .tools import define_tool as define_tool
     from .transports import HttpxAdapter as HttpxAdapter
     from .transports import Proxy as Proxy
     from .transports import StdioConfig as StdioConfig
@@ -301,17 +318,17 @@ _HOMES = {
     "_base.definition": ("Catalog", "Definition"),
     "_base.errors": (
         "ActorCrashed", "AfpoolError", "AuthorizationRequired", "BindingChanged", "CallCancelled",
-        "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
+        "CallDenied", "ClientClosed", "ConnectionLost", "CredentialFailed", "DeadlineExceeded", "Delivery",
         "ElicitationRequired", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
         "InvalidOutput", "LocalSessionHandleLostError", "NotApproved", "NotOffered", "NotOwner",
-        "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError", "ServerError",
-        "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools", "ToolError",
-        "TooLarge",
+        "OpenBackoff", "OpenFailed", "Overloaded", "PlanFailed", "PoolClosed", "ProtocolError",
+        "ServerError", "ServerFailed", "ServerRefused", "SessionExpiredError", "ShareFailed", "StaleTools",
+        "TooLarge", "ToolError", "ToolFailed", "UnknownTool",
     ),
     "_base.identity": ("CallerIdentity", "Identity", "PoolKey"),
     "_base.model": ("Progress", "Tool", "ToolContext", "ToolResult", "UrlElicitation"),
     "_base.seams": ("Seams",),
-    "_base.use": ("Use",),
+    "_base.use": ("Use", "note_refusal"),
     "client": (
     "ElicitAnswer", "ElicitRequest", "HttpTransport", "HttpxAuth", "MemoryTransport", "Operation", "Plan",
     "Root", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests", "StdioTransport",
@@ -323,13 +340,15 @@ _HOMES = {
         "Toolset", "open_pool", "run_pool",
     ),
     "transports": ("HttpxAdapter", "Proxy", "StdioConfig", "TlsConfig"),
+    "runtime": ("Run", "Runtime", "RuntimeConfig", "ServerRules", "open_runtime", "run_runtime"),
+    "tools": ("define_tool",),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
-    "BoundServer", "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
-    "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
+    "BoundServer", "BoundTool", "CallCancelled", "CallDenied", "CallerIdentity", "Catalog", "ClientClosed",
+    "CloseReport", "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
     "CredentialRequest", "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery",
     "ElicitAnswer", "ElicitRequest", "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter",
     "HttpxAuth", "Identity", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
@@ -337,12 +356,14 @@ __all__ = [
     "LogMessage", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOffered", "NotOwner",
     "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
     "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "ResourceContents",
-    "ResourceResult", "ResourceUpdate", "Root", "SampleAnswer", "SampleRequest", "ScriptedCredentials",
-    "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
-    "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
-    "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
+    "ResourceResult", "ResourceUpdate", "Root", "Run", "Runtime", "RuntimeConfig", "SampleAnswer",
+    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerBinding", "ServerError",
+    "ServerFailed", "ServerRefused", "ServerRequest", "ServerRequests", "ServerRules",
+    "SessionExpiredError", "ShareFailed", "Signer", "StaleTools", "StaticCredentials", "StdioConfig",
+    "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool", "ToolContext", "ToolError",
+    "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation", "Use", "WebSocketTransport",
+    "api_key", "basic", "bearer", "define_tool", "header_map", "note_refusal", "open_pool", "open_runtime",
+    "run_pool", "run_runtime",
 ]  # fmt: skip
 
 

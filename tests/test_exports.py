@@ -13,8 +13,8 @@ import pytest
 
 AFPOOL = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
-    "BoundServer", "BoundTool", "CallCancelled", "CallerIdentity", "Catalog", "ClientClosed", "CloseReport",
-    "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
+    "BoundServer", "BoundTool", "CallCancelled", "CallDenied", "CallerIdentity", "Catalog", "ClientClosed",
+    "CloseReport", "Completion", "ConnectionLost", "Credential", "CredentialFailed", "CredentialProvider",
     "CredentialRequest", "CredentialRequirement", "DeadlineExceeded", "Definition", "Delivery",
     "ElicitAnswer", "ElicitRequest", "ElicitationRequired", "Event", "HttpTransport", "HttpxAdapter",
     "HttpxAuth", "Identity", "IdentityMismatch", "IdentityMissing", "InputRequired", "InvalidArguments",
@@ -22,12 +22,14 @@ AFPOOL = [
     "LogMessage", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOffered", "NotOwner",
     "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
     "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "ResourceContents",
-    "ResourceResult", "ResourceUpdate", "Root", "SampleAnswer", "SampleRequest", "ScriptedCredentials",
-    "Seams", "Secret", "Server", "ServerBinding", "ServerError", "ServerFailed", "ServerRefused",
-    "ServerRequest", "ServerRequests", "SessionExpiredError", "ShareFailed", "Signer", "StaleTools",
-    "StaticCredentials", "StdioConfig", "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "Toolset", "UrlElicitation", "Use", "WebSocketTransport",
-    "api_key", "basic", "bearer", "header_map", "open_pool", "run_pool",
+    "ResourceResult", "ResourceUpdate", "Root", "Run", "Runtime", "RuntimeConfig", "SampleAnswer",
+    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerBinding", "ServerError",
+    "ServerFailed", "ServerRefused", "ServerRequest", "ServerRequests", "ServerRules",
+    "SessionExpiredError", "ShareFailed", "Signer", "StaleTools", "StaticCredentials", "StdioConfig",
+    "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool", "ToolContext", "ToolError",
+    "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation", "Use", "WebSocketTransport",
+    "api_key", "basic", "bearer", "define_tool", "header_map", "note_refusal", "open_pool", "open_runtime",
+    "run_pool", "run_runtime",
 ]  # fmt: skip
 ACTORS = [
     "Actor", "ActorCrashed", "ActorError", "ActorInfo", "ActorStopped", "Answer", "Counts",
@@ -45,8 +47,24 @@ AFPOOL_TESTING = [
     "text_result", "whoami_tool",
 ]  # fmt: skip
 AFPOOL_CREDENTIALS = [
-    "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth", "OAuthClient",
-    "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
+    "CachedCredentials", "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth",
+    "OAuthClient", "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
+]  # fmt: skip
+AFPOOL_TOOLS = [
+    "ANTHROPIC", "CannotHideArgumentError", "Deny", "GEMINI", "HOST_FILLED_PLACEHOLDER", "Hook",
+    "HookCall", "HostFilledArgumentError", "HostFilledArguments", "HostFilledValueMissingError",
+    "LocalTool", "MCP", "ModelCall", "OPENAI_CHAT", "OPENAI_RESPONSES", "PLAIN", "REDACTED",
+    "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict", "Replace", "ResultCeiling",
+    "ResultLimits", "ToolEvent", "ToolFormat", "WantsRefusal", "WantsRefused", "WantsRefusedError",
+    "WantsResolution", "WantsResolved", "answer_calls", "args_redacted_by", "assert_tool_wants",
+    "binding_of", "carries_argument_view", "changed_arg_keys", "content_result", "define_tool", "derive",
+    "from_credential", "from_identity", "host_filled", "host_fills_of", "read_structured", "read_text",
+    "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view",
+    "with_result_ceiling", "with_wants",
+]  # fmt: skip
+AFPOOL_RUNTIME = [
+    "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
+    "run_runtime",
 ]  # fmt: skip
 AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
@@ -92,6 +110,8 @@ def public(name: str) -> list[str]:
         ("afpool.artifacts.testing", AFPOOL_ARTIFACTS_TESTING),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.testing", AFPOOL_TESTING),
+        ("afpool.tools", AFPOOL_TOOLS),
+        ("afpool.runtime", AFPOOL_RUNTIME),
     ],
 )
 def test_the_public_names(module: str, frozen: list[str]) -> None:
@@ -127,11 +147,8 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    modules = (
-        "afpool", "actors", "afpool.artifacts", "afpool.artifacts.testing", "afpool.credentials",
-        "afpool.testing",
-    )  # fmt: skip
-    for module in modules:
+    packages = ("artifacts", "artifacts.testing", "credentials", "runtime", "testing", "tools")
+    for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
         for name in public(module):
             value = getattr(loaded, name)

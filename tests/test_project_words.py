@@ -11,9 +11,19 @@ ROOT = Path(__file__).resolve().parents[1]
 # Each begins with a class of one letter, so that this file does not find itself.
 PATHS = re.compile(r"/[w]ork/|/[r]oot/\.pyenv|/[t]mp/(?:peer|brief)|[s]hared/(?:contract|bench|design)")
 WORDS = re.compile(
-    r"(?<![\w./-])(?i:[s]eeds/|[i]ssue \d|[d]esign\.md|[D]EVELOPERS\.md|[f]ield_notes|[s]ubagent|[a]nthropic)"
+    r"(?<![\w./-])(?i:[s]eeds/|[i]ssue \d|[d]esign\.md|[D]EVELOPERS\.md|[f]ield_notes|[s]ubagent)"
     r"|\b(?:[T]ODO|[F]IXME|[X]XX|[H]ACK)\b"
 )
+# The vendor of a model, who has no place here but as the name of the format of an API: in these files.
+VENDOR = re.compile(r"(?i:[a]nthropic)")
+OF_THE_FORMATS = {
+    "CHANGELOG.md",
+    "afpool/tools/__init__.py",
+    "afpool/tools/_formats_vendors.py",
+    "docs/tools.md",
+    "tests/test_exports.py",
+    "tests/tools/test_formats.py",
+}
 # What a checkout without git (an unpacked sdist) is looked through in.
 FOLDERS = ("actors", "afpool", "benchmarks", "docs", "examples", "scripts", "tests")
 BINARY = {".png", ".gif", ".ico"}
@@ -57,6 +67,12 @@ def test_no_path_of_a_machine() -> None:
 
 def test_no_word_of_a_workplace_and_nothing_unfinished() -> None:
     assert not hits(WORDS)
+
+
+def test_a_vendor_is_named_as_a_format_only() -> None:
+    named = {hit.partition(":")[0] for hit in hits(VENDOR)}
+    assert named <= OF_THE_FORMATS
+    assert "afpool/tools/_formats_vendors.py" in named
 
 
 def test_the_patterns_find_what_they_are_for() -> None:

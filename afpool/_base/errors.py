@@ -122,6 +122,20 @@ class NotOffered(AfpoolError):
     deliveries = (NOT_SENT,)
 
 
+class UnknownTool(AfpoolError):
+    """There is no tool of that name for whoever calls. The message names what there is."""
+
+    code = "unknown-tool"
+    deliveries = (NOT_SENT,)
+
+
+class CallDenied(AfpoolError):
+    """A hook of the host's denied the call, or (`answered`) withheld the result of one that has run."""
+
+    code = "denied"
+    deliveries = (NOT_SENT, ANSWERED)
+
+
 class Overloaded(AfpoolError):
     """A limit of afpool's own is reached; the message names it and the numbers."""
 
@@ -278,6 +292,13 @@ class ToolError(AfpoolError):
     """The tool answered `isError`; raised only where asked (`ToolResult.raise_for_error`)."""
 
     code = "tool-error"
+    deliveries = (ANSWERED,)
+
+
+class ToolFailed(AfpoolError):
+    """A tool of the host's own raised, or returned what is no result. It has run, up to there."""
+
+    code = "tool-failed"
     deliveries = (ANSWERED,)
 
 

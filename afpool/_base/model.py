@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
 import attrs
 import msgspec
 
 from .answers import ResourceContents
-from .errors import ANSWERED, Delivery, ProtocolError, ToolError
+from .errors import ANSWERED, AfpoolError, Delivery, ProtocolError, ToolError
 
 if TYPE_CHECKING:
+    from .credential import Credential, CredentialProvider, CredentialRequirement
     from .identity import CallerIdentity
 
 JsonObject: TypeAlias = Mapping[str, Any]
@@ -62,6 +63,14 @@ class ToolContext:
         deadline: Absolute, seconds on trio's clock, over queue, plan, credential, connect, write, answer.
         on_progress: Called in the caller's own task and context with each `Progress`.
         chain: Tickets of the calls that this call is made from inside of.
+        credential: What the tool's `needs` was answered with: the live object, never recorded.
+        credentials: Whom a tool may ask for a credential that it did not declare; `None` where nobody vends.
+        artifacts: The artifact store as the run sees it: five verbs without a scope. `None` without a store.
+        wanted: Argument name to the metadata of the artifact that stands in it now, for the tool's `wants`;
+            `None` where nothing was resolved.
+        progress: What a tool reports its own progress to: takes a `Progress`, or any JSON; never raises and
+            is never awaited. `None` where nobody listens.
+        tools: What a tool calls other tools with, at the same door. `None` where there is no such door.
     """
 
     identity: CallerIdentity = None
@@ -70,13 +79,19 @@ class ToolContext:
     deadline: float | None = None
     on_progress: ProgressCallback | None = None
     chain: tuple[int, ...] = ()
+    credential: Credential | None = attrs.field(default=None, repr=False)
+    credentials: CredentialProvider | None = attrs.field(default=None, repr=False)
+    # Of parts that lie above this one; their own types stand there.
+    artifacts: Any = attrs.field(default=None, repr=False)
+    wanted: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    progress: Callable[[Any], None] | None = attrs.field(default=None, repr=False)
+    tools: Any = attrs.field(default=None, repr=False)
 
 
 class Tool:
     """A callable tool. Bound tools of a pool are one kind of it.
 
-    Subclasses provide `name`, `description`, `input_schema`, `output_schema`, `annotations`, `source`
-    and `execute`.
+    Subclasses provide `name`, `description`, `input_schema` and `execute`; the rest where there is any.
     """
 
     __slots__ = ()
@@ -111,6 +126,16 @@ class Tool:
         """The server that listed it; `None` for a tool of the host's own."""
         return None
 
+    @property
+    def needs(self) -> CredentialRequirement | None:
+        """The credential that is fetched before the tool runs; no model ever sees it."""
+        return None
+
+    @property
+    def wants(self) -> Mapping[str, str] | None:
+        """Argument name to the kind of the artifact that the reference passed there must name."""
+        return None
+
     def execute(self, args: JsonObject, ctx: ToolContext) -> Awaitable[ToolResult]:
         """Run the tool for the run that `ctx` describes."""
         raise NotImplementedError
@@ -119,6 +144,10 @@ class Tool:
 class _ResultHead(msgspec.Struct):
     # `isError` is a boolean by the specification; anything else is read by its truth.
     is_error: Any = msgspec.field(name="isError", default=None)
+    # What makes it a result; not decoded before somebody reads it.
+    content: msgspec.Raw = msgspec.Raw(b"")
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw(b""))
+    legacy: msgspec.Raw = msgspec.field(name="toolResult", default=msgspec.Raw(b""))
 
 
 _decode_head = msgspec.json.Decoder(_ResultHead).decode
@@ -136,45 +165,108 @@ def _finite(text: str) -> float:
     return value
 
 
-Code: TypeAlias = Literal["ok", "tool-error"]
-
-
 @final
 class ToolResult:
     """The answer of a tool, kept as the bytes that came and decoded once, when read.
 
+    A bound tool gives the server's answers only: a failure without one raises. A door that promises a result
+    for everything gives refusals and failures as results, too.
+
+    Args:
+        raw: The JSON of the result object.
+        call_id: Of the call that it answers.
+        code: What it is for programs, where that is neither `ok` nor `tool-error`.
+        delivery: What is known about the call having run.
+        error: The refusal or failure that it tells of.
+
     Attributes:
         raw: The JSON of the result object.
         call_id: Of the call that it answers.
-        delivery: Always `answered`: a failure without an answer raises.
+        delivery: The verdict on the call; `answered` for what a server sent.
+        error: The refusal or failure that it tells of; `None` for an answer.
     """
 
-    __slots__ = ("_document", "_is_error", "call_id", "raw")
+    __slots__ = ("_code", "_document", "_has_form", "_is_error", "call_id", "delivery", "error", "raw")
 
-    def __init__(self, raw: bytes, call_id: str) -> None:
+    def __init__(
+        self,
+        raw: bytes,
+        call_id: str,
+        *,
+        code: str | None = None,
+        delivery: Delivery = ANSWERED,
+        error: AfpoolError | None = None,
+    ) -> None:
         self.raw = raw
         self.call_id = call_id
+        self.delivery: Delivery = delivery
+        self.error = error
+        self._code = code
         self._document: dict[str, Any] | None = None
         self._is_error: bool | None = None
+        self._has_form = False
 
-    @property
-    def delivery(self) -> Delivery:
-        """The verdict on the call."""
-        return ANSWERED
+    @classmethod
+    def made(
+        cls,
+        raw: bytes,
+        call_id: str,
+        *,
+        is_error: bool = False,
+        code: str | None = None,
+        delivery: Delivery = ANSWERED,
+        error: AfpoolError | None = None,
+    ) -> ToolResult:
+        """Make a result whose maker knows its form, so that nobody has to look for it."""
+        result = cls(raw, call_id, code=code, delivery=delivery, error=error)
+        result._is_error = is_error
+        result._has_form = True
+        return result
 
     @property
     def is_error(self) -> bool:
         """Whether the tool says that it failed."""
         if self._is_error is None:
-            try:
-                self._is_error = bool(_decode_head(self.raw).is_error)
-            except (msgspec.DecodeError, RecursionError):
-                self._is_error = bool(self.document.get("isError"))
+            self._look()
+        assert self._is_error is not None
         return self._is_error
 
     @property
-    def code(self) -> Code:
-        """`ok`, or `tool-error` where the tool answered `isError`."""
+    def has_form(self) -> bool:
+        """Whether it is a result at all: with content, structured content, or the `toolResult` of old.
+
+        Raises:
+            ProtocolError: It is no readable JSON object.
+        """
+        if self._is_error is None:
+            self._look()
+        return self._has_form
+
+    def _look(self) -> None:
+        if not self.raw.isascii():
+            try:
+                self.raw.decode()  # msgspec does not look into what it skips
+            except UnicodeDecodeError:
+                raise self._unreadable() from None
+        try:
+            head = _decode_head(self.raw)
+        except (msgspec.DecodeError, RecursionError):
+            document = self.document
+            self._is_error = bool(document.get("isError"))
+            self._has_form = isinstance(document.get("content"), list) or not document.keys().isdisjoint(
+                ("structuredContent", "toolResult")
+            )
+        else:
+            self._is_error = bool(head.is_error)
+            self._has_form = (
+                bytes(head.content).startswith(b"[") or bool(head.structured) or bool(head.legacy)
+            )
+
+    @property
+    def code(self) -> str:
+        """`ok`, `tool-error` where the tool answered `isError`, or the word of a refusal or a failure."""
+        if self._code is not None:
+            return self._code
         return "tool-error" if self.is_error else "ok"
 
     @property
@@ -245,7 +337,10 @@ class ToolResult:
 
         Raises:
             ToolError: The tool answered `isError`; the message holds its own text, at most 8,192 characters.
+            AfpoolError: The refusal or failure that the result tells of.
         """
+        if self.error is not None:
+            raise self.error
         if self.is_error:
             error = ToolError(self.text[:8192] or "the tool says that it failed, without a text")
             error.call_id = self.call_id

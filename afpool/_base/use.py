@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from .errors import NOT_SENT, REFUSED, AfpoolError
+
 if TYPE_CHECKING:
     from .errors import Delivery
 
@@ -79,3 +81,22 @@ class Use:
     def __repr__(self) -> str:
         what = self.tool if self.method == "tools/call" else self.method
         return f"<Use {self.call_id} of {self.server}/{what}: {self.outcome} {self.code or ''}>"
+
+
+def note_refusal(use: Use, error: BaseException) -> None:
+    """File what ended a call: its code, its verdict, and whether that is a refusal or a failure.
+
+    The text goes nowhere: a code is for programs, and what somebody else's exception says may hold anything.
+
+    Args:
+        use: The call's facts.
+        error: What ended it. An `AfpoolError` gives code and verdict, and is a refusal where nothing ran.
+            Anything else is a failure, filed by the name of its class; of the verdict it says nothing.
+    """
+    if isinstance(error, AfpoolError):
+        use.code = error.code
+        use.delivery = error.delivery
+        use.outcome = "refused" if error.delivery in (NOT_SENT, REFUSED) else "failed"
+    else:
+        use.code = type(error).__name__
+        use.outcome = "failed"

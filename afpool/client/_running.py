@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class OperationCaller(Protocol):
     """A call, as far as a server's request about it is concerned."""
 
+    chain: tuple[int, ...]
     deadline: float
     identity: CallerIdentity
+    ticket: int
     use: Use
 
     def recheck(self, stage: str, *, gate: bool = True) -> None:
@@ -47,7 +49,11 @@ class Running:
     def __init__(self, caller: OperationCaller) -> None:
         use = caller.use
         self.operation = Operation(
-            call_id=use.call_id, name=use.tool, identity=caller.identity, deadline=caller.deadline
+            call_id=use.call_id,
+            name=use.tool,
+            identity=caller.identity,
+            deadline=caller.deadline,
+            chain=(*caller.chain, caller.ticket),
         )
         self.over = False
         self._caller = caller

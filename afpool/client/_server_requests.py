@@ -44,12 +44,15 @@ class Operation:
         name: The tool that was called.
         identity: The caller identity as the call was given it.
         deadline: Of the call, absolute, on trio's clock; its handlers end with it.
+        chain: Tickets of the call and of those around it. A handler that calls a tool passes them on, so that
+            its call does not wait for the place that this one holds.
     """
 
     call_id: str
     name: str
     identity: CallerIdentity = attrs.field(repr=False)
     deadline: float
+    chain: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -5,12 +5,14 @@ Their port, `CredentialProvider`, and the simplest provider, `StaticCredentials`
 
 from __future__ import annotations
 
+from ._cache import CachedCredentials
 from ._oauth import OAuth
 from ._settings import OAuthClient, OAuthSettings
 from ._simple import EnvironmentCredentials, FileCredentials, RetryingCredentials
 from ._store import GrantKey, MemoryTokenStore, StoredGrant, TokenStore
 
 __all__ = [
+    "CachedCredentials",
     "EnvironmentCredentials",
     "FileCredentials",
     "GrantKey",

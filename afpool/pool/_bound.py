@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from .._base.model import JsonObject, ProgressCallback, Tool, ToolContext, ToolResult
+from .._base.names import name_tools
 from ._again import execute_recognised
 from ._operation import execute
 
@@ -176,7 +177,7 @@ class BoundTool(Tool):
 class Toolset(Mapping[str, BoundTool]):
     """The tools of one identity: a view of one or several lists. Bound tools are made when touched.
 
-    A name that two servers list is offered as `server__tool` only.
+    A name that two servers list is offered as `server__tool` only, and so is one that would read as such.
 
     Attributes:
         problems: Server name to the error that its listing ended with.
@@ -189,27 +190,33 @@ class Toolset(Mapping[str, BoundTool]):
     def __init__(self, listings: list[Listing], problems: Mapping[str, AfpoolError]) -> None:
         self._listings = listings
         self.problems = problems
-        counts: dict[str, int] = {}
-        for listing in listings:
-            for name in listing.catalog.names:
-                counts[name] = counts.get(name, 0) + 1
-        self._index: dict[str, Listing] | None = None
-        if len(listings) > 1:
-            self._index = {}
-            for listing in listings:
-                for name in listing.catalog.names:
-                    shown = name if counts[name] == 1 else f"{listing.actor.server.name}__{name}"
-                    self._index[shown] = listing
+        self._index: dict[str, tuple[Listing, str]] | None = None
+        if len(listings) + len(problems) > 1:
+            by_server = {listing.actor.server.name: listing for listing in listings}
+            named = name_tools(
+                [(server, listing.catalog.names) for server, listing in by_server.items()],
+                servers=problems,
+                portable=False,
+            )
+            self._index = {
+                shown: (by_server[server], name)
+                for shown, (server, name) in named.places.items()
+                if server is not None
+            }
 
     def __getitem__(self, name: str) -> BoundTool:
         if self._index is None:
             if not self._listings:
                 raise KeyError(name)
             return self._listings[0].bind(name)
-        listing = self._index[name]
-        prefix = f"{listing.actor.server.name}__"
-        plain = name if listing.catalog.get(name) is not None else name.removeprefix(prefix)
+        listing, plain = self._index[name]
         return listing.bind(plain)
+
+    def __contains__(self, name: object) -> bool:
+        # without making the tool, as a mapping would by itself
+        if self._index is not None:
+            return name in self._index
+        return bool(self._listings) and name in self._listings[0].catalog
 
     def __iter__(self) -> Iterator[str]:
         if self._index is not None:
@@ -220,6 +227,11 @@ class Toolset(Mapping[str, BoundTool]):
         if self._index is not None:
             return len(self._index)
         return len(self._listings[0].catalog.names) if self._listings else 0
+
+    @property
+    def catalogs(self) -> dict[str, Catalog]:
+        """Server to the list that its tools are of."""
+        return {listing.actor.server.name: listing.catalog for listing in self._listings}
 
     @property
     def unsettled(self) -> tuple[str, ...]:

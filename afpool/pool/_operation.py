@@ -37,7 +37,7 @@ from .._base.errors import (
     Overloaded,
 )
 from .._base.model import JsonObject, ToolContext, ToolResult
-from .._base.use import Use
+from .._base.use import Use, note_refusal
 from ..protocol import NotJson, encode_json
 from . import _messages as m
 from ._asking import check_identity, resolve_plan
@@ -107,7 +107,7 @@ async def execute(
         passes.begin(call)
     entry = pool.deadlines.add(deadline, call)
     pool.running[ticket] = call
-    outcome = "failed"
+    outcome: str | None = "failed"
     try:
         await trio.lowlevel.checkpoint_if_cancelled()
         if errand is None:
@@ -117,13 +117,12 @@ async def execute(
         raw = await _steps(call)
     except AfpoolError as error:
         error.call_id = call_id
-        use.code = error.code
-        use.delivery = error.delivery
+        note_refusal(use, error)
+        outcome = use.outcome
         cause = error.__cause__
         if cause is not None and isinstance(error, InputRequired):
             word = cause.code if isinstance(cause, AfpoolError) else type(cause).__name__
             use.note("input", word, pool.seams.now())
-        outcome = "refused" if error.delivery in ("not-sent", "refused") else "failed"
         if not call.begun:
             # a refusal may have met no checkpoint yet; every public call passes one
             await trio.lowlevel.cancel_shielded_checkpoint()

@@ -43,6 +43,9 @@ PROMISED = {
     "InputRequired": ("input-required", (A, D)),
     "ElicitationRequired": ("elicitation-required", (A,)),
     "InvalidOutput": ("invalid-output", (A,)),
+    "UnknownTool": ("unknown-tool", (N,)),
+    "CallDenied": ("denied", (N, A)),
+    "ToolFailed": ("tool-failed", (A,)),
 }
 
 

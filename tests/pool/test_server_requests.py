@@ -136,6 +136,29 @@ async def test_a_first_request_that_is_refused_for_its_version_is_sent_again_wit
         assert w.server.violations == []
 
 
+@pytest.mark.parametrize(("places", "code"), [(1, "overloaded"), (2, "ok")])
+async def test_a_handler_that_calls_a_tool_does_not_wait_for_the_place_that_its_call_holds(places, code):
+    codes: list[str] = []
+    tools: dict[str, afpool.BoundTool] = {}
+
+    async def elicit(request: afpool.ElicitRequest) -> ElicitAnswer:
+        operation = request.operation
+        assert operation is not None
+        try:
+            await tools["echo"].call({}, identity=operation.identity, chain=operation.chain)
+            codes.append("ok")
+        except afpool.Overloaded as error:
+            codes.append(error.code)
+        return request.accept()
+
+    offers = ServerRequests(elicit=elicit)
+    async with world(tools=[ask_tool(), echo_tool()], requests=offers, pool={"max_operations": places}) as w:
+        tools.update(await w.pool.tools(ALICE))
+        with trio.fail_after(5):
+            await tools["ask"].call({"params": FORM}, identity=ALICE)
+        assert codes == [code]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

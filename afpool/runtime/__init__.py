@@ -1,0 +1,47 @@
+"""Runtimes: one pool of several servers, tools of the host, runs, and the door to all of it.
+
+Public names are loaded when they are first touched.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._config import RuntimeConfig as RuntimeConfig
+    from ._config import ServerRules as ServerRules
+    from ._inner import InnerTools as InnerTools
+    from ._open import open_runtime as open_runtime
+    from ._open import run_runtime as run_runtime
+    from ._run import Run as Run
+    from ._runtime import Runtime as Runtime
+    from ._toolset import RuntimeToolset as RuntimeToolset
+
+_HOMES = {
+    "_config": ("RuntimeConfig", "ServerRules"),
+    "_inner": ("InnerTools",),
+    "_open": ("open_runtime", "run_runtime"),
+    "_run": ("Run",),
+    "_runtime": ("Runtime",),
+    "_toolset": ("RuntimeToolset",),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
+    "run_runtime",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

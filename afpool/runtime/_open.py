@@ -1,0 +1,81 @@
+"""Opening a runtime: for the time of a block, or in a task of somebody's nursery."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from .._base.seams import Seams
+from ..pool import open_pool
+from ._config import RuntimeConfig
+from ._runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@contextlib.asynccontextmanager
+async def open_runtime(config: RuntimeConfig | None = None, /, **fields: Any) -> AsyncIterator[Runtime]:
+    """Open a runtime for the time of the block.
+
+    Args:
+        config: What to open; an empty `RuntimeConfig` when absent.
+        fields: Fields of `RuntimeConfig`, in place of the config's.
+
+    Raises:
+        TypeError: Something is not of its kind.
+        ValueError: Two tools of one name, a tool that wants artifacts without a store, rules for no server.
+
+    Leaving closes the pool as `open_pool` does; an exception of the block leaves as itself. What was given
+    (an artifact store, a credential provider) is its giver's to close.
+    """
+    config = RuntimeConfig(**fields) if config is None else attrs.evolve(config, **fields)
+    seams = Seams() if config.seams is None else config.seams
+    if seams.now is trio.current_time:
+        seams = attrs.evolve(seams, now=trio.lowlevel.current_clock().current_time)
+    if not config.servers:
+        runtime = Runtime(config, None, seams)
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+        return
+    async with open_pool(
+        config.servers,
+        plan=config.plan,
+        share=config.share,
+        credentials=config.credentials,
+        signer=config.signer,
+        secret=config.secret,
+        on_use=config.on_use,
+        on_authorization=config.on_authorization,
+        seams=seams,
+        **config.pool,
+    ) as pool:
+        runtime = Runtime(config, pool, seams)
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+
+
+async def run_runtime(
+    config: RuntimeConfig, *, task_status: trio.TaskStatus[Runtime] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Keep a runtime open in a task, for who cannot nest: `await nursery.start(run_runtime, config)`.
+
+    Args:
+        config: What to open.
+        task_status: Given the runtime.
+
+    Runs until cancelled, or until its pool was closed.
+    """
+    async with open_runtime(config) as runtime:
+        task_status.started(runtime)
+        if runtime.pool is None:
+            await trio.sleep_forever()
+        else:
+            await runtime.pool.closed.wait()

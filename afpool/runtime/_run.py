@@ -1,0 +1,253 @@
+"""Runs: calls that belong together, for one caller, paused and gone on with elsewhere.
+
+Rules:
+
+* A run acts for its caller. One that no caller was named for acts for nobody, and its artifacts are its own:
+  their scope is made of its id, and that scope is never passed on as a caller.
+* What was offered to the run is what its calls mean, also after a pause: a tool that is defined otherwise by
+  then is refused (`stale-tools`).
+* A checkpoint is data. Where the runtime has a secret, a checkpoint proves that it is one of its own: who
+  could change one could act as anybody.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+from .._base.canonical import ContentError, canonical_json, parse_strict
+from .._base.errors import AfpoolError, PlanFailed, StaleTools
+from .._base.identity import FIELDS, Identity
+from ..artifacts import Origin, bind_artifacts
+from ..pool._asking import ask_identity
+from ..tools import binding_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._base.identity import CallerIdentity
+    from .._base.model import Progress, ToolResult
+    from ..artifacts import BoundArtifacts
+    from ._runtime import Runtime
+    from ._toolset import RuntimeToolset
+
+VERSION: Final = 1
+# The ground that a toolset was listed on is gone; whoever comes next needs another one.
+OUTDATED: Final = frozenset({"stale-tools", "binding-changed", "identity-mismatch"})
+_DIGITS: Final = 32
+_PURPOSE: Final = b"afpool checkpoint\0"
+
+
+@final
+class Run:
+    """One run. Made by `Runtime.run` and `Runtime.resume`.
+
+    Attributes:
+        run_id: Of the run; noted on everything that its calls record and store.
+        identity: Who it acts for, as its caller named them; `None` for nobody.
+    """
+
+    __slots__ = ("_at_hand", "_offer", "_runtime", "_toolset", "identity", "run_id")
+
+    def __init__(
+        self, runtime: Runtime, identity: CallerIdentity, run_id: str, offer: Mapping[str, list[str]]
+    ) -> None:
+        self._runtime = runtime
+        self._toolset: RuntimeToolset | None = None  # what was asked for, and is what names mean
+        self._at_hand: RuntimeToolset | None = None  # what was listed for calls where nobody asked
+        self._offer = offer
+        self.identity = identity
+        self.run_id = run_id
+
+    @property
+    def scope(self) -> Identity:
+        """Whose artifacts it sees: its caller's, or its own where nobody was named.
+
+        Raises:
+            IdentityMissing: The caller could not be asked.
+        """
+        who = None if self.identity is None else ask_identity(self.identity)
+        return Identity(conversation_id=self.run_id) if who is None or who == Identity() else who
+
+    @property
+    def artifacts(self) -> BoundArtifacts | None:
+        """The artifact store as the run sees it; `None` where there is none."""
+        store = self._runtime.config.artifacts
+        return None if store is None else bind_artifacts(store, self.scope, origin=Origin(self.run_id))
+
+    async def toolset(self, *, deadline: float | None = None, refresh: bool = False) -> RuntimeToolset:
+        """List what the run may call; what its calls mean from now on. See `Runtime.toolset`."""
+        self._toolset = await self._runtime.toolset(self.identity, deadline=deadline, refresh=refresh)
+        self._at_hand = None
+        self._offer = {}
+        return self._toolset
+
+    async def call(
+        self,
+        name: str,
+        args: Any = None,
+        *,
+        call_id: str | None = None,
+        deadline: float | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+        chain: tuple[int, ...] = (),
+    ) -> ToolResult:
+        """Call a tool by the name that the run's toolset shows; see `Runtime.dispatch`."""
+        runtime = self._runtime
+        toolset = self._toolset
+        problem: AfpoolError | None = None
+        scope: Identity | None = None
+        try:
+            scope = self.scope
+            if toolset is None and runtime.local(name) is None:
+                if self._at_hand is None or name not in self._at_hand:
+                    self._at_hand = await runtime.toolset(self.identity, deadline=deadline)
+                toolset = self._at_hand
+                self._check_offer(name, toolset)
+        except Exception as error:  # noqa: BLE001 -- a call gives a result, whatever the listing ran into
+            problem = as_problem(error)
+        result = await runtime.through(
+            toolset,
+            name,
+            args,
+            identity=self.identity,
+            scope=scope,
+            run_id=self.run_id,
+            call_id=call_id,
+            deadline=deadline,
+            on_progress=on_progress,
+            chain=chain,
+            problem=problem,
+        )
+        if result.code in OUTDATED:
+            self._at_hand = None
+        return result
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Give what the run is gone on with from: plain JSON, for any process. Synchronous.
+
+        It holds the run's id, its caller and what it was offered; no arguments, no results, no secret.
+
+        Raises:
+            IdentityMissing: The caller could not be asked who it is.
+        """
+        saved: dict[str, Any] = {"afpool_run": VERSION, "run_id": self.run_id}
+        if self.identity is not None:
+            who = ask_identity(self.identity)
+            named = {field: value for field in FIELDS if (value := getattr(who, field)) is not None}
+            if named:
+                saved["identity"] = named
+        offer = self._offer if self._toolset is None else _offer_of(self._toolset)
+        if offer:
+            saved["offer"] = {shown: list(place) for shown, place in offer.items()}
+        secret = self._runtime.config.secret
+        if secret is not None:
+            saved["proof"] = _proof(secret, saved)
+        return saved
+
+    def _check_offer(self, name: str, toolset: RuntimeToolset) -> None:
+        """Refuse a tool that is not the one that the run was offered before it was paused."""
+        offered = self._offer.get(name)
+        if offered is None:
+            return
+        server, listed, digest = offered
+        if name in toolset and toolset.place_of(name) == (server, listed):
+            binding = binding_of(toolset[name])
+            if binding is not None and binding.definition.digest[:_DIGITS] == digest:
+                return
+        raise StaleTools(
+            f"the tool {name} is not any more what it was when the run was paused; nothing was sent; list "
+            "the run's tools again"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id}>"
+
+
+def as_problem(error: Exception) -> AfpoolError:
+    """Give the refusal of a call whose tools could not be listed."""
+    if isinstance(error, AfpoolError):
+        return error
+    # a mistake in the rules is told in the words of its TypeError: names, no values
+    why = str(error) if isinstance(error, TypeError) else type(error).__name__
+    problem = PlanFailed(f"The tools could not be listed, and nothing ran: {why}")
+    problem.__cause__ = error
+    return problem
+
+
+def new_run(runtime: Runtime, identity: CallerIdentity, run_id: str | None) -> Run:
+    """Begin a run."""
+    if run_id is None:
+        run_id = f"run-{secrets.token_hex(16)}"
+    return Run(runtime, identity, _checked_id(run_id), {})
+
+
+def resumed_run(
+    runtime: Runtime, checkpoint: Mapping[str, Any] | str | bytes, identity: CallerIdentity
+) -> Run:
+    """Go on with a run.
+
+    Raises:
+        ValueError: It is no checkpoint, or none of this runtime's.
+    """
+    saved = _read(checkpoint)
+    secret = runtime.config.secret
+    if secret is not None:
+        proof = saved.pop("proof", None)
+        if not isinstance(proof, str) or not hmac.compare_digest(
+            proof.encode("utf-8", "replace"), _proof(secret, saved).encode()
+        ):
+            raise ValueError("the checkpoint is none of this runtime's: its proof does not hold")
+    if saved.get("afpool_run") != VERSION:
+        raise ValueError(f"this is no checkpoint of a run, or of another version than {VERSION}")
+    caller = saved.get("identity", {})
+    offer = saved.get("offer", {})
+    if not _is_texts(caller) or not set(caller) <= set(FIELDS):
+        raise ValueError("the checkpoint's identity is not readable")
+    if not isinstance(offer, dict) or not all(
+        isinstance(place, list) and len(place) == 3 and all(isinstance(part, str) for part in place)
+        for place in offer.values()
+    ):
+        raise ValueError("the checkpoint's offer is not readable")
+    if identity is None and caller:
+        identity = Identity(**caller)
+    return Run(runtime, identity, _checked_id(saved.get("run_id")), offer)
+
+
+def _read(checkpoint: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+    try:
+        if isinstance(checkpoint, Mapping):
+            saved: Any = parse_strict(canonical_json(dict(checkpoint)))
+        else:
+            saved = parse_strict(checkpoint.encode() if isinstance(checkpoint, str) else bytes(checkpoint))
+    except (ContentError, TypeError, ValueError) as error:
+        raise ValueError(f"this is no checkpoint of a run: {error}") from None
+    if not isinstance(saved, dict):
+        raise ValueError("this is no checkpoint of a run: it is no object")  # noqa: TRY004 -- one kind of error
+    return saved
+
+
+def _checked_id(run_id: object) -> str:
+    if not isinstance(run_id, str) or not run_id:
+        raise ValueError("a run's id is a string that is not empty")
+    return run_id
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+def _proof(secret: bytes, saved: Mapping[str, Any]) -> str:
+    return hmac.digest(secret, _PURPOSE + canonical_json(dict(saved)), "sha256").hex()
+
+
+def _offer_of(toolset: RuntimeToolset) -> dict[str, list[str]]:
+    offer: dict[str, list[str]] = {}
+    for shown in toolset:
+        server, listed = toolset.place_of(shown)
+        binding = binding_of(toolset[shown])
+        if server is not None and binding is not None:
+            offer[shown] = [server, listed, binding.definition.digest[:_DIGITS]]
+    return offer

@@ -1,0 +1,211 @@
+"""What a model is told about arguments that its tool's schema does not allow.
+
+Rules:
+
+* At most ten issues, each with a path, what was expected and the type of what came. A model that reads them
+  can make the call again, and right.
+* A value is quoted only where its shape is what is wrong (a pattern, a length, a choice), cut to 80
+  characters, and only where the tool shows it: of an argument that a view hides only the type is said.
+* Words of the schema (names, choices, descriptions) are a stranger's as well: they are cut, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonschema_rs
+
+from ._results import mended
+
+if TYPE_CHECKING:
+    from ._validation import Compiled
+
+MAX_ISSUES: Final = 10
+MAX_EXCERPT: Final = 80
+_MAX_HINT: Final = 160
+_MAX_NAMES: Final = 10
+_MAX_PATH: Final = 160
+_EAGER_NODES: Final = 2_000
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+_MISSING: Final = object()
+
+_BOUNDS: Final = {
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} members",
+    "maxProperties": "at most {} members",
+    "multipleOf": "a multiple of {}",
+}
+_QUOTED: Final = frozenset({"pattern", "minLength", "maxLength", "enum", "const", "format"})
+
+
+def correction(tool: str, args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> str:
+    """Say what is wrong with arguments that `compiled` does not allow, for a model.
+
+    Args:
+        tool: The tool's name, as the model knows it.
+        args: What was judged.
+        shown: The same as a record may show it; what differs in it is not quoted.
+        compiled: The schema that refuses them.
+    """
+    costly = compiled.too_costly(args)
+    if costly is not None:
+        issues = [f"the arguments: {costly}"]
+    else:
+        issues = list(itertools.islice(_issues(args, shown, compiled), MAX_ISSUES + 1))
+    lines = [f"- {issue}" for issue in issues[:MAX_ISSUES]]
+    if len(issues) > MAX_ISSUES:
+        lines.append("- and more of the kind")
+    return "\n".join(
+        [
+            f"The arguments for {tool} are invalid, and the tool was not run:",
+            *lines,
+            "Correct them and call again.",
+        ]
+    )
+
+
+def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[str]:
+    from ._schema_cost import nodes_and_depth
+
+    nodes, _ = nodes_and_depth(args, 512)
+    if nodes > _EAGER_NODES:
+        # the library finds all faults before it gives the first; of a large value one has to do
+        try:
+            compiled.validator.validate(args)
+        except jsonschema_rs.ValidationError as error:
+            yield _issue(error, args, shown, compiled.schema)
+        return
+    said: set[str] = set()
+    for fault in compiled.validator.iter_errors(args):
+        issue = _issue(fault, args, shown, compiled.schema)
+        if issue not in said:
+            said.add(issue)
+            yield issue
+
+
+def _issue(error: Any, args: Any, shown: Any, schema: Any, *, nested: bool = False) -> str:
+    kind = error.kind
+    word = str(kind.name)
+    path = error.instance_path
+    where = _path(path)
+    value = _at(args, path)
+    if word == "required":
+        return f"{_path([*path, kind.property])}: required but missing"
+    if word in ("additionalProperties", "unevaluatedProperties"):
+        unknown = _list(kind.unexpected)
+        known = _at(_holder(schema, error.schema_path), ["properties"])
+        takes = f"; known are {_list(known)}" if isinstance(known, Mapping) and known else ""
+        return f"{where}: not known: {unknown}{takes}"
+    if word in ("anyOf", "oneOf") and getattr(kind, "context", None):
+        if nested:
+            return f"{where}: none of {len(kind.context)} alternatives allows it"
+        return f"{where}: {_alternatives(kind.context, word, args, shown, schema)}"
+    said = f"{where}: expected {_expected(kind, word)}, got {type_name(value)}"
+    if word in _QUOTED and isinstance(value, str) and _at(shown, path) is value:
+        said += f" {quoted(value)}"
+    hint = _at(_holder(schema, error.schema_path), ["description"])
+    if word in _QUOTED and isinstance(hint, str) and hint.strip():
+        said += f" ({_cut(' '.join(hint.split()), _MAX_HINT)})"
+    return said
+
+
+def _expected(kind: Any, word: str) -> str:
+    if word == "type":
+        return " or ".join(kind.types)
+    if word == "enum":
+        return f"one of {_list(kind.options)}"
+    if word == "const":
+        return quoted(kind.expected_value)
+    if word == "pattern":
+        return f"a string that matches {_cut(kind.pattern, MAX_EXCERPT)}"
+    if word == "format":
+        return f"the format {_cut(kind.format, MAX_EXCERPT)}"
+    if word == "uniqueItems":
+        return "items that differ"
+    if word in _BOUNDS:
+        return _BOUNDS[word].format(getattr(kind, "limit", None) or getattr(kind, "multiple_of", 0))
+    if word == "falseSchema":
+        return "nothing here"
+    return f"what {word} allows"
+
+
+def _alternatives(context: list[list[Any]], word: str, args: Any, shown: Any, schema: Any) -> str:
+    """Name what is wrong with the alternative that comes nearest: the fewest faults, the deepest ones."""
+    if any(not errors for errors in context):
+        return f"more than one of the {len(context)} alternatives of {word} allow it"
+    nearest = min(context, key=lambda errors: (len(errors), -max(len(one.instance_path) for one in errors)))
+    issue = _issue(nearest[0], args, shown, schema, nested=True)
+    return f"none of {len(context)} alternatives allows it; the nearest: {issue}"
+
+
+def _holder(schema: Any, path: list[str | int]) -> Any:
+    """Give the schema place that a fault's keyword stands in; `None` where a reference lies between."""
+    return _at(schema, path[:-1])
+
+
+def _at(value: Any, path: list[str | int]) -> Any:
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return _MISSING
+    return value
+
+
+def _path(path: list[str | int]) -> str:
+    parts: list[str] = []
+    for step in path:
+        if isinstance(step, int):
+            parts.append(f"[{step}]")
+        elif _IDENTIFIER.match(step):
+            parts.append(f".{step}" if parts else step)
+        else:
+            parts.append(f"[{quoted(step)}]")
+    return _cut("".join(parts), _MAX_PATH) if parts else "the arguments"
+
+
+def type_name(value: Any) -> str:
+    """Name the JSON type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "integer" if isinstance(value, int) else "number"
+    if isinstance(value, Mapping):
+        return "object"
+    return "array" if isinstance(value, list | tuple) else "nothing"
+
+
+def quoted(value: Any) -> str:
+    """Write a value for a sentence: as JSON, cut."""
+    if isinstance(value, str):
+        value = value if len(value) <= MAX_EXCERPT else value[:MAX_EXCERPT] + "…"
+    try:
+        return _cut(json.dumps(mended(value), ensure_ascii=False), MAX_EXCERPT + 16)
+    except (TypeError, ValueError, RecursionError):
+        return type_name(value)
+
+
+def _list(values: Any) -> str:
+    first = [quoted(value) for value in itertools.islice(values, _MAX_NAMES)]
+    more = len(values) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
+
+
+def _cut(text: str, limit: int) -> str:
+    text = mended(text)
+    return text if len(text) <= limit else text[:limit] + "…"

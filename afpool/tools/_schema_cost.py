@@ -1,0 +1,267 @@
+"""How much work a stranger's schema can make of one value, before it is let near the loop.
+
+A validator runs to its end once it has begun. References let a schema of a few lines be walked through more
+often than there is time: `d0` is any of (`d1`, `d1`), `d1` any of (`d2`, `d2`), and so on; or a tree whose
+every node tries two alternatives of the same kind. So of a schema with references it is counted beforehand
+how often it would be applied to one node of a value, by depth:
+
+* A *state* is what is applied to one node: schema places, each with how often.
+* What a place applies to the same node (`allOf`, `$ref`, ...) is added up over all ways; what it applies to
+  members and items makes the states one level down, one for each name that is told apart.
+* Where states come back, deeper values cost no more per node. Where the count passes a bound, values that
+  deep are refused, unseen.
+
+A schema without references and without `unevaluated...` visits each node at most once for each of its places,
+so it is not walked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+MAX_PER_NODE: Final = 10_000
+MAX_WORK: Final = 5_000_000
+"""Applications of a place to a node, for one value; about 10 ns each."""
+_MAX_LEVELS: Final = 256
+_LEFT_OVER: Final = 3
+
+_IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_IN_PLACE: Final = ("not", "if", "then", "else")
+_IN_PLACE_MAPS: Final = ("dependentSchemas", "dependencies")
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_BELOW: Final = (
+    "items", "additionalItems", "contains", "additionalProperties", "propertyNames", "unevaluatedItems",
+    "unevaluatedProperties", "contentSchema",
+)  # fmt: skip
+_ANY: Final = ""  # the members and items that no name tells apart
+
+State: TypeAlias = frozenset[tuple[int, int]]
+
+
+class Unresolved(ValueError):
+    """A reference to something that is not in the schema, or on one and the same node back to itself."""
+
+
+@attrs.frozen
+class Cost:
+    """What validating costs at most.
+
+    Attributes:
+        per_node: Applications to one node of a value.
+        max_depth: Values nested deeper may cost more than that, and are refused; `None` for no bound, and
+            -1 where even a value without members costs more than `MAX_PER_NODE`.
+    """
+
+    per_node: int
+    max_depth: int | None
+
+
+def cost_of(schema: Mapping[str, Any]) -> Cost:
+    """Count; for a schema with references. Linear in the schema, in nearly all cases.
+
+    Raises:
+        Unresolved: A reference leads nowhere in the schema, or back to itself without a step down.
+        RecursionError: It applies places to one node within one another deeper than Python recurses.
+    """
+    walk = _Walk(schema)
+    states: set[State] = {frozenset({(walk.number(schema), 1)})}
+    seen = set(states)
+    highest = 1
+    for depth in range(_MAX_LEVELS):
+        costs = [walk.cost(state) for state in states]
+        worst = max(costs)
+        if worst > MAX_PER_NODE:
+            return Cost(highest, depth - 1)
+        highest = max(highest, worst)
+        below = {lower for state in states for lower in walk.below(state)} - seen
+        if not below:
+            return Cost(highest, None)
+        seen |= below
+        if len(seen) > 4 * len(walk.places) + 1_000:
+            return Cost(highest, depth)
+        states = below
+    return Cost(highest, _MAX_LEVELS)
+
+
+def nodes_and_depth(value: Any, deepest: int) -> tuple[int, int]:
+    """Count the nodes of a JSON value and its levels, down to `deepest` levels."""
+    nodes, depth, level = 1, 0, [value]
+    while depth <= deepest:
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                below.extend(one.values())
+                nodes += len(one)  # the names are looked at as well
+            elif isinstance(one, list | tuple):
+                below.extend(one)
+        if not below:
+            break
+        nodes += len(below)
+        depth += 1
+        level = below
+    return nodes, depth
+
+
+class _Walk:
+    """The places of one schema, and what each applies to its own node and to those below."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.places: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._anchors: dict[str, Any] | None = None
+        self._closures: dict[int, tuple[int, dict[str, Counter[int]]]] = {}
+        self._open: set[int] = set()
+
+    def number(self, place: Any) -> int:
+        known = self._numbers.get(id(place))
+        if known is None:
+            known = self._numbers[id(place)] = len(self.places)
+            self.places.append(place)
+        return known
+
+    def cost(self, state: State) -> int:
+        return sum(times * self._closure(number)[0] for number, times in state)
+
+    def below(self, state: State) -> Iterator[State]:
+        """Give the states of the nodes one level down."""
+        joined: dict[str, Counter[int]] = {}
+        for number, times in state:
+            for name, those in self._closure(number)[1].items():
+                into = joined.setdefault(name, Counter())
+                for place, often in those.items():
+                    into[place] += often * times
+        anywhere = joined.pop(_ANY, Counter())
+        if anywhere:
+            yield frozenset(anywhere.items())
+        for those in joined.values():
+            yield frozenset((those + anywhere).items())
+
+    def _closure(self, number: int) -> tuple[int, dict[str, Counter[int]]]:
+        """How often places are applied to the node of this one, and what they apply one level down."""
+        known = self._closures.get(number)
+        if known is not None:
+            return known
+        place = self.places[number]
+        if not isinstance(place, Mapping):
+            return (1, {})
+        if number in self._open:
+            raise Unresolved
+        self._open.add(number)
+        count = 1
+        below: dict[str, Counter[int]] = {}
+        for part in self._in_place(place):
+            more, lower = self._closure(self.number(part))
+            count += more
+            for name, those in lower.items():
+                into = below.setdefault(name, Counter())
+                for one, often in those.items():
+                    into[one] += often
+        for name, part in _members(place):
+            below.setdefault(name, Counter())[self.number(part)] += 1
+        if "unevaluatedProperties" in place or "unevaluatedItems" in place:
+            # what is left over is found by applying everything beside it again, more than twice in all
+            count *= _LEFT_OVER
+            for name, those in below.items():
+                below[name] = Counter({one: _LEFT_OVER * often for one, often in those.items()})
+        self._open.discard(number)
+        self._closures[number] = (count, below)
+        return (count, below)
+
+    def _in_place(self, place: Mapping[str, Any]) -> Iterator[Any]:
+        for key in _IN_PLACE_LISTS:
+            parts = place.get(key)
+            if isinstance(parts, list):
+                yield from parts
+        for key in _IN_PLACE:
+            if key in place:
+                yield place[key]
+        for key in _IN_PLACE_MAPS:
+            parts = place.get(key)
+            if isinstance(parts, Mapping):
+                yield from parts.values()
+        for key in _REFERENCES:
+            if key in place:
+                yield self._target(place[key])
+
+    def _target(self, reference: Any) -> Any:
+        if not isinstance(reference, str):
+            raise Unresolved
+        base, _, fragment = reference.partition("#")
+        anchors = self._anchors
+        if anchors is None:
+            anchors = self._anchors = _named(self.root)
+        at: Any = self.root
+        if base and base != self.root.get("$id"):
+            if base not in anchors:
+                raise Unresolved
+            at = anchors[base]
+        if not fragment:
+            return at
+        if not fragment.startswith("/"):
+            if f"#{fragment}" not in anchors:
+                raise Unresolved
+            return anchors[f"#{fragment}"]
+        return _at_pointer(at, fragment)
+
+
+def _members(place: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give what is applied one level down: by the name of the member, or to any."""
+    properties = place.get("properties")
+    if isinstance(properties, Mapping):
+        yield from properties.items()
+    patterns = place.get("patternProperties")
+    if isinstance(patterns, Mapping):
+        yield from ((_ANY, part) for part in patterns.values())
+    for key in _BELOW:
+        part = place.get(key)
+        if isinstance(part, Mapping):
+            yield _ANY, part
+        elif isinstance(part, list):
+            yield from ((f"{_ANY}{at}", one) for at, one in enumerate(part))
+    prefix = place.get("prefixItems")
+    if isinstance(prefix, list):
+        yield from ((f"{_ANY}{at}", one) for at, one in enumerate(prefix))
+
+
+def _named(root: Any) -> dict[str, Any]:
+    """Find what can be referred to by a name: an anchor as `#name`, an `$id` as it stands."""
+    found: dict[str, Any] = {}
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Mapping):
+            for key in ("$anchor", "$dynamicAnchor"):
+                if isinstance(value.get(key), str):
+                    found.setdefault(f"#{value[key]}", value)
+            for key in ("$id", "id"):
+                if isinstance(value.get(key), str):
+                    found.setdefault(value[key], value)
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+    return found
+
+
+def _at_pointer(at: Any, pointer: str) -> Any:
+    from urllib.parse import unquote
+
+    for part in unquote(pointer).split("/")[1:]:
+        step = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(at, Mapping) and step in at:
+            at = at[step]
+        elif (
+            isinstance(at, list)
+            and step.isascii()
+            and step.isdigit()
+            and len(step) < 9
+            and int(step) < len(at)
+        ):
+            at = at[int(step)]
+        else:
+            raise Unresolved
+    return at

@@ -1,0 +1,110 @@
+"""What a call brings for arguments that the host fills, however it spells them.
+
+A key names a filled argument when it is its name, or is equal to it once compatibility forms, case, hyphens
+and underscores are taken off: a server may mind none of these. A spelling that the shown schema declares is
+another argument. The value is of no interest, `null` is one as well.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+import attrs
+
+from ._derive import fact
+from ._filled_arguments import HOST_FILLED_PLACEHOLDER
+from ._fills import HostFilledArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .._base.model import JsonObject, Tool
+    from ._fills import HostFill
+
+FILLS: Final = "host-fills"
+"""The key of the fact that holds what `host_filled` fills on a tool."""
+
+Fills: TypeAlias = "Mapping[str, HostFill]"
+
+
+@final
+@attrs.frozen
+class HostFilledArguments:
+    """What the host fills on a tool: names, never values.
+
+    Attributes:
+        identity: Argument to the identity field that it is filled from.
+        credential: The arguments that are filled from the call's credential.
+    """
+
+    identity: Mapping[str, str]
+    credential: tuple[str, ...]
+
+
+def refuse_supplied(tool: Tool, args: JsonObject) -> None:
+    """Refuse arguments that bring a value for one that the host fills, before anything is fetched.
+
+    Raises:
+        HostFilledArgumentError: They do.
+    """
+    filled = fact(tool, FILLS)
+    if isinstance(filled, Filled):
+        filled.refuse(tool.name, args)
+
+
+@final
+class Filled:
+    """What is filled on a tool, through any number of decorations.
+
+    Attributes:
+        fills: By argument name.
+    """
+
+    __slots__ = ("_folded", "_shown", "fills")
+
+    def __init__(self, fills: Fills, shown: frozenset[str]) -> None:
+        self.fills = MappingProxyType(dict(fills))
+        self._shown = shown
+        self._folded = {fold(name): name for name in fills}
+
+    def supplied(self, args: Mapping[Any, Any]) -> dict[Any, str]:
+        """Give the keys of `args` that name a filled argument, each with the argument."""
+        if args.keys() <= self._shown:
+            return {}
+        found: dict[Any, str] = {}
+        for key in args:
+            if key in self._shown or not isinstance(key, str):
+                continue
+            name = key if key in self.fills else self._folded.get(fold(key))
+            if name is not None:
+                found[key] = name
+        return found
+
+    def refuse(self, tool_name: str, args: Mapping[Any, Any]) -> None:
+        """Refuse arguments that name a filled one.
+
+        Raises:
+            HostFilledArgumentError: They do.
+        """
+        supplied = self.supplied(args)
+        if supplied:
+            fields = [name for name in self.fills if name in supplied.values()]
+            raise HostFilledArgumentError(
+                tool_name, fields, spellings={name: key for key, name in supplied.items()}
+            )
+
+    def masked(self, args: JsonObject) -> JsonObject:
+        """Give arguments as a record may show them: what a model sent for a filled one is not its value."""
+        supplied = self.supplied(args)
+        if not supplied:
+            return args
+        return {key: HOST_FILLED_PLACEHOLDER if key in supplied else value for key, value in args.items()}
+
+
+def fold(name: str) -> str:
+    """Give a name as it reads to a server that minds neither case nor hyphens nor compatibility forms."""
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return name.lower().replace("-", "").replace("_", "")
