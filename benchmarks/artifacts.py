@@ -148,15 +148,18 @@ async def fill(store: Any, scope: Identity, count: int) -> None:
             nursery.start_soon(work, count // 20)
 
 
-async def page_time(store: Any, scope: Identity, cursor: str | None, kind: str | None, turns: int) -> float:
-    """Microseconds of a page of 50, the median."""
-    taken = []
+async def page_times(
+    store: Any, starts: dict[str, tuple[Identity, Any, Any]], turns: int
+) -> dict[str, float]:
+    """Microseconds of a page of 50 from each start, the medians; the starts take turns."""
+    taken: dict[str, list[float]] = {where: [] for where in starts}
     for _ in range(turns):
-        began = time.perf_counter()
-        page = await store.list(scope, cursor=cursor, kind=kind)
-        taken.append(time.perf_counter() - began)
-        assert len(page.items) == 50
-    return statistics.median(taken) * 1e6
+        for where, (scope, cursor, kind) in starts.items():
+            began = time.perf_counter()
+            page = await store.list(scope, cursor=cursor, kind=kind)
+            taken[where].append(time.perf_counter() - began)
+            assert len(page.items) == 50
+    return {where: statistics.median(times) * 1e6 for where, times in taken.items()}
 
 
 async def pages(name: str, store: Any, listed: int, turns: int) -> list[str]:
@@ -170,10 +173,13 @@ async def pages(name: str, store: Any, listed: int, turns: int) -> list[str]:
         if page.cursor is None:
             break
         cursors.append(page.cursor)
-    starts = {"first": None, "middle": cursors[len(cursors) // 2], "last": cursors[-1]}
-    base = await page_time(store, short, None, None, turns)
-    times = {where: await page_time(store, long, cursor, None, turns) for where, cursor in starts.items()}
-    times["of a kind"] = await page_time(store, long, starts["middle"], "row", turns)
+    middle = cursors[len(cursors) // 2]
+    starts = {
+        "short": (short, None, None), "first": (long, None, None), "middle": (long, middle, None),
+        "last": (long, cursors[-1], None), "of a kind": (long, middle, "row"),
+    }  # fmt: skip
+    times = await page_times(store, starts, turns)
+    base = times.pop("short")
     worst = max(times.values()) / base
     told = ", ".join(f"{where} {taken:.0f}" for where, taken in times.items())
     print(

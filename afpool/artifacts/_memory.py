@@ -22,7 +22,7 @@ from ._memory_scope import Row, Scope
 from ._minting import draft
 from ._naming import checked_ref, checked_scope
 from ._paging import page_of, page_size, read_cursor
-from ._payload import Payload, Work
+from ._payload import LARGE, Payload, Work, open_payload
 from ._retention import Retention, check_count, microseconds
 from ._telling import tell
 from ._types import (
@@ -121,13 +121,14 @@ class MemoryArtifacts:
         held = self._scopes.get(name) or Scope(scope)
         self._check_parents(held, made, now)
         row.ticket = made.stamped(max(now, held.newest + 1), self.retention)
+        row.meta = row.ticket.meta()
         self._scopes[name] = held
         self._scopes.move_to_end(name)
         for swept in self._make_room(held, row, now):
             tell(on_swept, swept)
         held.add(row)
         self._cost += row.cost
-        return row.ticket.meta()
+        return row.meta
 
     def _check_parents(self, held: Scope, made: Draft, now: int) -> None:
         def there(ref: str) -> bool:
@@ -173,7 +174,7 @@ class MemoryArtifacts:
         """See `ArtifactStore.head`. One checkpoint."""
         await trio.lowlevel.checkpoint()
         row = self._find(scope, ref)
-        return None if row is None else row.ticket.meta()
+        return None if row is None else row.meta
 
     async def get(self, scope: ArtifactScope, ref: str) -> Artifact | None:
         """See `ArtifactStore.get`. One checkpoint, and one more where the payload is large."""
@@ -183,7 +184,9 @@ class MemoryArtifacts:
             return None
         ticket = row.ticket
         payload = Payload(ticket.shape, row.data, ticket.digest)
-        return Artifact(ticket.meta(), await self._work.decode(ticket.ref, ticket.bytes, payload))
+        if ticket.bytes <= LARGE:
+            return Artifact(row.meta, open_payload(ticket.ref, ticket.bytes, payload))
+        return Artifact(row.meta, await self._work.decode(ticket.ref, ticket.bytes, payload))
 
     def _find(self, scope: ArtifactScope, ref: str) -> Row | None:
         self._check_open()
@@ -193,7 +196,7 @@ class MemoryArtifacts:
         if known is None or held is None:
             return None
         row = held.rows.get(known)
-        if row is None or not row.ticket.live(self._now()):
+        if row is None or (row.ticket.expires is not None and not row.ticket.live(self._now())):
             return None
         held.rows.move_to_end(known)
         self._scopes.move_to_end(name)

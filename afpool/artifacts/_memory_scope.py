@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ._minting import Ticket
-    from ._types import ArtifactScope
+    from ._types import ArtifactMeta, ArtifactScope
 
 _TICKET: Final = 1024  # what a ticket and its places in the orders take, beside its longer texts
 
@@ -25,10 +25,12 @@ class Row:
     Attributes:
         ticket: Its ticket.
         data: Its canonical payload.
+        meta: The ticket as it is shown; it never changes, so all who ask get the same.
     """
 
     ticket: Ticket
     data: bytes
+    meta: ArtifactMeta = attrs.field(init=False)
 
     @property
     def cost(self) -> int:

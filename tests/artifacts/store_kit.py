@@ -99,9 +99,16 @@ class RedisServer:
     """A Redis of the test's own, on a free port, without a trace on disk."""
 
     def __init__(self, *options: str) -> None:
-        self.port = free_port()
         self.options = options
-        self.process = self._start()
+        for attempt in range(3):
+            self.port = free_port()
+            try:
+                self.process = self._start()
+            except AssertionError:  # somebody else was faster with that port
+                if attempt == 2:
+                    raise
+            else:
+                break
 
     @property
     def url(self) -> str:
@@ -123,6 +130,7 @@ class RedisServer:
             if "Ready to accept connections" in line:
                 return process
         process.wait(10)
+        process.stdout.close()
         raise AssertionError("redis-server did not get ready: " + "".join(said[-5:]))
 
     def stop(self) -> None:

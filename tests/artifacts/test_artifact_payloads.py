@@ -34,11 +34,11 @@ def plain(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(VALUES, st.integers(1, 200))
 @example([[1], [2, [3]], 12345], 3)
 @example({"a": '\\\\\\"' * 40}, 7)
-@example(["\n" + "\ud83d\ude00" * 2100], 1)  # more escapes in a row than one step takes
+@example(["\n" + "\ud83d\ude00" * 2100], 60)  # more escapes in a row than one step takes
 @example([1e5, -0.0, 10**40], 2)
 def test_slices_are_written_and_read_as_a_whole_would_be(value: Any, slice_: int) -> None:
     written = _slices.write(value, slice_)

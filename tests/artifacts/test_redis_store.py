@@ -366,9 +366,10 @@ async def test_a_redis_that_is_gone_is_said_so_and_found_again(own_redis: RedisS
 async def test_a_redis_that_does_not_answer_is_waited_for_so_long_and_no_longer(
     own_redis: RedisServer,
 ) -> None:
-    async with RedisArtifacts(own_redis.url, timeout=0.2) as store:
+    async with RedisArtifacts(own_redis.url) as store:
         meta = await store.put(ADA, note())
         own_redis.suspend()
+        store._link._timeout = 0.2
         with trio.fail_after(20):
             with pytest.raises(
                 ArtifactStoreError, match=r"did not answer in 0\.2 s; it may have been done"
