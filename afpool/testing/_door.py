@@ -59,6 +59,11 @@ class Door:
             self._listening.close()
             self._listening = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it listens."""
+        return self._listening is not None
+
     async def accept(self) -> trio.socket.SocketType:
         """The next connection; waits while the door is shut.
 
@@ -81,3 +86,33 @@ class Door:
                 await trio.lowlevel.checkpoint()
                 continue
             return sock
+
+
+class MemoryDoor:
+    """The same without a socket: connections are handed over, and it only says whether they are taken.
+
+    Args:
+        host: Any name.
+        port: Any number.
+    """
+
+    uds = None
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.is_open = False
+
+    async def open(self) -> None:
+        """Take connections; a checkpoint."""
+        await trio.lowlevel.checkpoint()
+        self.is_open = True
+
+    def shut(self) -> None:
+        """Take none."""
+        self.is_open = False
+
+    async def accept(self) -> trio.socket.SocketType:
+        """Never comes back: whoever connects hands the connection over."""
+        await trio.sleep_forever()
+        raise AssertionError("slept for ever")

@@ -90,7 +90,7 @@ class Endpoint:
         version = arrival.headers.get("mcp-protocol-version")
         if engine.use_sessions:
             if arrival.session_id is None:
-                return missing_session(engine.dialect)
+                return missing_session(engine.dialect, engine.new_id)
             exchange.session = engine.sessions.get(arrival.session_id)
             if exchange.session is None:
                 return lost_session(engine.lost_spelling)

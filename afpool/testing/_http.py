@@ -1,4 +1,4 @@
-"""One TCP connection of the HTTP front: h11 over a trio stream.
+"""One connection of the HTTP front: h11 over a stream.
 
 Rules and invariants:
 
@@ -14,8 +14,6 @@ Rules and invariants:
 from __future__ import annotations
 
 import json
-import socket
-import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
         Message,
     )
     from ._ledger import Arrival
+    from ._line import Line
     from ._server import FakeServer
     from ._sse_front import SseFront
 
@@ -78,16 +77,13 @@ class HttpExchange(Exchange):
 class HttpConnection:
     """One connection, from accept to close."""
 
-    def __init__(self, server: FakeServer, sock: trio.socket.SocketType, number: int) -> None:
+    def __init__(self, server: FakeServer, line: Line, number: int) -> None:
         self.server = server
         self.number = number
         self.gone = False
         self.idle = True
-        self._sock = sock
-        plain = trio.SocketStream(sock)
-        self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = plain
-        if server.ssl_context is not None:
-            self._stream = trio.SSLStream(plain, server.ssl_context, server_side=True, https_compatible=True)
+        self._line = line
+        self._stream = line.stream
         self._http = h11.Connection(h11.SERVER)
         self._inbox: list[bytes | bytearray] = []
         self._more = trio.Event()
@@ -114,14 +110,12 @@ class HttpConnection:
             self.close()
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the socket now; `reset` makes the client see a reset instead of an end."""
-        if reset and self._sock.fileno() >= 0:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._sock.close()
+        """Close the connection now; `reset` makes the client see a reset instead of an end."""
+        self._line.close(reset)
         self._lost()
 
     def kill(self) -> None:
-        """Close the socket and end whatever still runs for this connection."""
+        """Close the connection and end whatever still runs for this connection."""
         self.close()
         self._scope.cancel()
 

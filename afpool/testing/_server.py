@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import trio
 
-from ._door import Door
+from ._door import Door, MemoryDoor
 from ._engine import Engine, Eras
 from ._http import HttpConnection
 from ._ledger import Arrival, ChildLog, Execution, read_log_file
+from ._line import Line, socket_line, stream_line
 from ._replies import Kept, Reply
 from ._scripted import Scripted
+from ._seen import Seen
 from ._service import Service
 from ._sse_front import SseFront
 from ._websocket import WebSocketManners, WsConnection
@@ -34,7 +37,7 @@ Connection: TypeAlias = HttpConnection | WsConnection
 Route: TypeAlias = Callable[[HttpConnection, str, Mapping[str, str], bytes], Awaitable[Reply]]
 
 
-class FakeServer(Scripted, Service):
+class FakeServer(Scripted, Seen, Service):
     """A scripted MCP server over HTTP or WebSocket, for tests of agents and of the pool.
 
     Build one with `FakeServer.http(...)` or `FakeServer.ws(...)` and enter it (`async with`), or run it in a
@@ -76,6 +79,7 @@ class FakeServer(Scripted, Service):
         strict: bool = True,
         uds: str | None = None,
         websocket: WebSocketManners | None = None,
+        memory: bool = False,
     ) -> None:
         super().__init__()
         self.engine = engine
@@ -99,10 +103,11 @@ class FakeServer(Scripted, Service):
         self.kept: list[Kept] = []
         self.sse: SseFront | None = None
         self._nursery: trio.Nursery | None = None
-        self._door = Door(host, port, uds)
+        self._door: Door | MemoryDoor = MemoryDoor(host, port or 80) if memory else Door(host, port, uds)
         self._started = False
-        self._open: set[Connection] = set()
-        self._alive: set[Connection] = set()
+        # In the order in which they came: a set's order would differ from run to run.
+        self._open: dict[Connection, None] = {}
+        self._alive: dict[Connection, None] = {}
         self._connections_total = 0
         self._connections_peak = 0
 
@@ -123,6 +128,8 @@ class FakeServer(Scripted, Service):
         advertise: Advertise | None = None,
         uds: str | None = None,
         streaming: Literal["streamable", "sse"] = "streamable",
+        memory: bool = False,
+        ids: Callable[[], str] | None = None,
     ) -> Self:
         """Make a server; it listens once it runs.
 
@@ -141,16 +148,18 @@ class FakeServer(Scripted, Service):
             uds: Listen on a Unix socket at this path instead; `url` then names `localhost`.
             streaming: `sse` is the HTTP+SSE transport of 2024-11-05: the stream is at `path`, the rest is
                 told by the attribute `sse`. It knows the handshake era only.
+            memory: Open no socket; connections come by `serve_stream`. `host` and `port` are names then.
+            ids: Makes session ids; unguessable ones by default.
 
         Raises:
             ValueError: HTTP+SSE and the stateless era do not go together.
         """
         if streaming == "sse" and era != "handshake":
             raise ValueError("HTTP+SSE knows the handshake era only")
-        engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise)
+        engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise, ids=ids)
         server = cls(
             engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict,
-            uds=uds,
+            uds=uds, memory=memory,
         )  # fmt: skip
         if streaming == "sse":
             server.sse = SseFront(server)
@@ -169,6 +178,7 @@ class FakeServer(Scripted, Service):
         path: str = "/mcp",
         advertise: Advertise | None = None,
         subprotocol: str | None = "mcp",
+        memory: bool = False,
     ) -> Self:
         """Make a server that speaks over WebSocket; the session is the connection. Else as `http`.
 
@@ -184,10 +194,13 @@ class FakeServer(Scripted, Service):
             path: As in `http`.
             advertise: See `Advertise`.
             subprotocol: What is chosen; None chooses none.
+            memory: As in `http`.
         """
         engine = Engine(era, tools, dialect=dialect, sessions=False, advertise=advertise)
         manners = WebSocketManners(subprotocol)
-        return cls(engine, host=host, port=port, ssl_context=ssl_context, path=path, websocket=manners)
+        return cls(
+            engine, host=host, port=port, ssl_context=ssl_context, path=path, websocket=manners, memory=memory
+        )
 
     @staticmethod
     def stdio_command(
@@ -242,27 +255,40 @@ class FakeServer(Scripted, Service):
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                await self._accept(nursery)
+                await self._accept()
         finally:
             self.refuse_connections()
 
-    async def _accept(self, nursery: trio.Nursery) -> None:
+    async def _accept(self) -> None:
         while True:
-            sock = await self._door.accept()
-            self._connections_total += 1
-            kind = HttpConnection if self.websocket is None else WsConnection
-            connection: Connection = kind(self, sock, self._connections_total)
-            self._open.add(connection)
-            self._alive.add(connection)
-            self._connections_peak = max(self._connections_peak, len(self._open))
-            nursery.start_soon(self._serve, connection)
-            self.ledger.wake()
+            self._connected(socket_line(await self._door.accept(), self.ssl_context))
+
+    def serve_stream(self, stream: trio.abc.Stream) -> None:
+        """Take one more connection, on any stream of bytes; served in the background until either side closes.
+
+        A stream with a synchronous `close` (and `reset`) is ended by them, others by `aclose` a moment later.
+
+        Raises:
+            ConnectionRefusedError: The server does not run, or `refuse_connections` was called.
+        """
+        if self._nursery is None or not self._door.is_open:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "the server takes no connections")
+        self._connected(stream_line(stream, self.ssl_context, self.start_soon))
+
+    def _connected(self, line: Line) -> None:
+        self._connections_total += 1
+        kind = HttpConnection if self.websocket is None else WsConnection
+        connection: Connection = kind(self, line, self._connections_total)
+        self._open[connection] = self._alive[connection] = None
+        self._connections_peak = max(self._connections_peak, len(self._open))
+        self.start_soon(self._serve, connection)
+        self.ledger.wake()
 
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.run()
         finally:
-            self._alive.discard(connection)
+            self._alive.pop(connection, None)
             self.ledger.wake()
 
     def start_soon(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
@@ -272,7 +298,7 @@ class FakeServer(Scripted, Service):
 
     def connection_lost(self, connection: Connection) -> None:
         """For the connection itself: either side has closed it."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         self.ledger.wake()
 
     # Where it is
@@ -295,7 +321,7 @@ class FakeServer(Scripted, Service):
             return f"{scheme}://localhost{self.path}"
         return f"{scheme}://{host}:{self.port}{self.path}"
 
-    # What it saw
+    # Its connections
 
     @property
     def connections(self) -> int:
@@ -312,53 +338,6 @@ class FakeServer(Scripted, Service):
         """How many TCP connections were open at once, at most."""
         return self._connections_peak
 
-    @property
-    def repeats(self) -> list[str]:
-        """The call ids that were asked for again and recognised, in order."""
-        return self.engine.repeats.recognised
-
-    @property
-    def sessions(self) -> list[str]:
-        """The ids of the living handshake sessions, oldest first."""
-        return list(self.engine.sessions)
-
-    @property
-    def streams(self) -> int:
-        """How many notification streams (GET, `subscriptions/listen`) are open now."""
-        return len(self.engine.streams.open)
-
-    def arrivals(self, method: str | None = None, tool: str | None = None) -> list[Arrival]:
-        """The arrivals of one name (JSON-RPC method, `GET`, `DELETE`, `response`) and tool; None is all."""
-        return self.ledger.find(method, tool)
-
-    def count(self, method: str) -> int:
-        """How many arrivals of that name there were."""
-        return self.ledger.count(method)
-
-    def execution_count(self, tool: str, arguments: Mapping[str, Any] | None = None) -> int:
-        """How often a tool ran, with exactly these arguments if they are given."""
-        if arguments is None:
-            return self.executions[tool]
-        wanted = dict(arguments)
-        return sum(run.tool == tool and dict(run.arguments) == wanted for run in self.executed)
-
-    def clear_log(self) -> None:
-        """Empty the log and all counts."""
-        self.ledger.clear()
-
-    async def wait_for(self, method: str, count: int = 1, *, tool: str | None = None) -> list[Arrival]:
-        """Wait until `count` arrivals of that name are in the log, and return them all. A checkpoint."""
-        await self.ledger.wait_until(lambda: len(self.arrivals(method, tool)) >= count)
-        return self.arrivals(method, tool)
-
-    async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition`, about this server, holds. A checkpoint.
-
-        It is asked again after each arrival, execution, cancellation, answer to a request of ours, and
-        change of connections, streams or sessions.
-        """
-        await self.ledger.wait_until(condition)
-
     # What befalls it
 
     async def restart(self, spelling: LostSpelling = "404", *, spare: HttpConnection | None = None) -> None:
@@ -366,11 +345,11 @@ class FakeServer(Scripted, Service):
 
         Rules, tools and the log stay. Returns when everything has ended.
         """
-        ending = self._alive - {spare}
-        for connection in tuple(ending):
+        ending = [connection for connection in self._alive if connection is not spare]
+        for connection in ending:
             connection.kill()
         self.engine.forget_sessions(spelling)
-        await self.ledger.wait_until(lambda: not (ending & self._alive))
+        await self.ledger.wait_until(lambda: not any(connection in self._alive for connection in ending))
 
     def close_connections(self, *, reset: bool = False) -> int:
         """Close every open connection now, whatever it is doing; says how many. Sessions stay."""

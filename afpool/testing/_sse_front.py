@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -64,7 +63,7 @@ class SseFront:
 
     async def _stream(self, connection: HttpConnection, exchange: HttpExchange) -> bool:
         engine = self._server.engine
-        session = Session(secrets.token_hex(16))
+        session = Session(engine.new_id())
         assert session.id is not None
         engine.sessions[session.id] = session
         stream = open_event_stream()

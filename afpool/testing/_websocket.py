@@ -13,7 +13,6 @@ Rules and invariants:
 from __future__ import annotations
 
 import math
-import socket
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from trio_websocket import WebSocketConnection, WebSocketRequest
 
+    from ._line import Line
     from ._server import FakeServer
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
@@ -53,17 +53,13 @@ class WebSocketManners:
 class WsConnection(StreamFront):
     """One connection, from accept to close."""
 
-    def __init__(self, server: FakeServer, sock: trio.socket.SocketType, number: int) -> None:
+    def __init__(self, server: FakeServer, line: Line, number: int) -> None:
         super().__init__(server.engine, f"ws-{number}", connection=number)
         self.server = server
         self.gone = False
         self.idle = True
-        self._sock = sock
-        plain = trio.SocketStream(sock)
-        below: trio.SocketStream | trio.SSLStream[trio.SocketStream] = plain
-        if server.ssl_context is not None:
-            below = trio.SSLStream(plain, server.ssl_context, server_side=True, https_compatible=True)
-        self._stream = _Stream(self, below)
+        self._line = line
+        self._stream = _Stream(self, line.stream)
         self._outbox, self._queue = trio.open_memory_channel[bytes](math.inf)
         self._scope = trio.CancelScope()
         self._socket: WebSocketConnection | None = None
@@ -131,14 +127,12 @@ class WsConnection(StreamFront):
             self.take(*self.file(message.encode()), nursery)
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the socket now, without a close frame; `reset` makes the client see a reset."""
-        if reset and self._sock.fileno() >= 0:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._sock.close()
+        """Close the connection now, without a close frame; `reset` makes the client see a reset."""
+        self._line.close(reset)
         self.lost()
 
     def kill(self) -> None:
-        """Close the socket and end whatever still runs for this connection."""
+        """Close the connection and end whatever still runs for this connection."""
         self.close()
         self._scope.cancel()
 
@@ -193,9 +187,7 @@ class WsConnection(StreamFront):
 class _Stream(trio.abc.Stream):
     """What the library writes to: scripted bytes go out between frames, pongs may be held back."""
 
-    def __init__(
-        self, connection: WsConnection, below: trio.SocketStream | trio.SSLStream[trio.SocketStream]
-    ) -> None:
+    def __init__(self, connection: WsConnection, below: trio.abc.Stream) -> None:
         self._connection = connection
         self._below = below
         self._lock = trio.Lock()
