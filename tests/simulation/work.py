@@ -38,7 +38,7 @@ class Call(Work):
         who: Whose bound tool.
         server: Of which server.
         tool: Its name.
-        args: Arguments beside the marks that the driver puts in.
+        args: Arguments beside the marks that the driver puts in; `pad` is a number of bytes of padding.
         caller: Who calls; `who` when absent, `nobody` for a caller identity that is `None`.
         live: The caller identity is a callable, so that it can be withdrawn while the call waits.
         binding: `latest`: the newest list; `first`: the first one that is still held; `previous`: the one
