@@ -147,15 +147,14 @@ __all__ = [
 ]
 
 
-def _leaves(kind: type[Step]) -> Iterable[type[Step]]:
-    below = kind.__subclasses__()
-    if not below:
-        yield kind
-    for one in below:
-        yield from _leaves(one)
+def _kinds() -> Iterable[tuple[str, type[Step]]]:
+    # Not by `__subclasses__`, which until the next garbage collection holds what attrs made its classes from.
+    known = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, Step)]
+    bases = {base for kind in known for base in kind.__mro__[1:]}
+    return ((kind.__name__, kind) for kind in known if kind not in bases)
 
 
-KINDS: Mapping[str, type[Step]] = {kind.__name__: kind for kind in _leaves(Step)}
+KINDS: Mapping[str, type[Step]] = dict(_kinds())
 """Every kind of step by its name."""
 
 FAULTS: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if issubclass(kind, Fault))
