@@ -1,0 +1,331 @@
+"""The servers of a simulated world: fake servers behind the network, whose tools, rules and credentials steps change.
+
+A place is one fake server. Whom an arrival names is read from the marks that the plan put there: headers, or the
+environment of a child.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from afpool._base.definition import build_definition
+from afpool.testing import Advertise, Delay, FakePrompt, FakeResource, FakeServer, FakeTool, JsonRpcError, Rule, Status
+from tests.simulation.driver_tools import Runs, listed_tool
+from tests.simulation.faulty_rules import Spot, rule_of
+from tests.simulation.oracle_law import REFUSING_CODES, REFUSING_STATUS
+from tests.simulation.oracle_wire import CALL_ID, WHO
+from tests.simulation.world import ToolSpec
+
+if TYPE_CHECKING:
+    from afpool.testing import Arrival
+    from tests.simulation import steps as s
+    from tests.simulation.ground import Ground
+    from tests.simulation.kernel import Sim
+    from tests.simulation.network import Listening
+    from tests.simulation.world import ServerSpec
+
+LIST_CHANGED: Final = "notifications/tools/list_changed"
+
+
+@attrs.define(eq=False)
+class Listing:
+    """A list of tools as it stands now.
+
+    Attributes:
+        specs: Tools in their order.
+        revisions: How often each definition has changed.
+        strange: Tools whose definition nobody can read.
+        scope: Is in every definition's `_meta`, once it is more than 0.
+    """
+
+    specs: list[ToolSpec]
+    revisions: dict[str, int] = attrs.field(factory=dict)
+    strange: set[str] = attrs.field(factory=set)
+    scope: int = 0
+
+    def copy(self) -> Listing:
+        """Another one that is equal."""
+        return Listing(list(self.specs), dict(self.revisions), set(self.strange), self.scope)
+
+
+class Place:
+    """One place of a server.
+
+    Args:
+        sim: The world's kernel.
+        ground: Where facts go.
+        spec: The server.
+        number: Which place.
+
+    Attributes:
+        name: `files-0`: the place's name, its host and the mark of plans that lead to it.
+        accepted: Credentials that it takes; None takes everything.
+        fake: The server, where it is no child.
+    """
+
+    def __init__(self, sim: Sim, ground: Ground, spec: ServerSpec, number: int) -> None:
+        self.spec = spec
+        self.number = number
+        self.name = f"{spec.name}-{number}"
+        self.accepted: set[str] | None = None
+        self.runs = Runs(ground, spec.name, self.name, self.whose)
+        self.listing = Listing(list(spec.tools))
+        self.special: dict[str, Listing] = {}
+        self._made: dict[tuple[ToolSpec, int, int, bool], FakeTool] = {}
+        self._sim = sim
+        self._revision = itertools.count(1)
+        self._ids = itertools.count(1)
+        self._last = len(list(self._last_rules()))
+        self._listening: Listening | None = None
+        self._away = 0
+        self.fake: FakeServer | None = None
+        if spec.kind in {"stdio", "memory"}:
+            return
+        self.fake = self._server()
+        self.furnish(self.fake)
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        scheme = "ws" if self.spec.kind == "websocket" else "http"
+        return f"{scheme}://{self.name}.sim/mcp"
+
+    @property
+    def host(self) -> str:
+        """Its name in the network."""
+        return f"{self.name}.sim"
+
+    @staticmethod
+    def whose(arrival: Arrival) -> str | None:
+        """The key that an arrival names."""
+        return arrival.headers.get(WHO)
+
+    def _server(self) -> FakeServer:
+        spec, manners = self.spec, self.spec.manners
+        common: dict[str, Any] = {
+            "era": spec.era,
+            "tools": [],
+            "host": self.host,
+            "port": 80,
+            "dialect": manners.dialect,
+            "advertise": self._advertise(),
+            "memory": True,
+        }
+        if spec.kind == "websocket":
+            return FakeServer.ws(**common)
+        return FakeServer.http(
+            answer={"http-sse-answers": "sse", "http-chunked": "json-chunked"}.get(spec.kind, "json"),
+            sessions=manners.sessions,
+            strict=manners.strict,
+            streaming="sse" if spec.kind == "sse" else "streamable",
+            ids=lambda: f"session-{self.name}-{next(self._ids)}",
+            **common,
+        )
+
+    def _advertise(self) -> Advertise:
+        manners = self.spec.manners
+        return Advertise(
+            list_changed=manners.list_changed,
+            list_changed_after_initialized=manners.announces_at_once,
+            page_size=manners.page_size,
+            cursors=manners.cursors,
+            ttl_ms=None if manners.ttl is None else int(manners.ttl * 1000),
+        )
+
+    def furnish(self, server: Any) -> None:
+        """Give a fake server (or what serves a child) tools, offers and rules."""
+        manners = self.spec.manners
+        server.engine.tools_for = self._tools_for
+        if self.spec.repeat == "recognised":
+            server.engine.repeats.key = CALL_ID
+        offers = server.engine.offers
+        offers.resources += [FakeResource(uri, f"text of {uri}") for uri in manners.resources]
+        if manners.resources:
+            offers.templates.append({"uriTemplate": "doc://{name}", "name": "documents"})
+        offers.prompts += [FakePrompt(name, "Say {what}", ["what"]) for name in manners.prompts]
+        if manners.completes:
+            offers.complete = lambda params: [f"value-{number}" for number in range(3)]
+        offers.logging = manners.logs
+        if isinstance(server, FakeServer):
+            server.get_stream = manners.get_stream
+            server.keep_alive_max_requests = manners.keep_alive
+        for rule in [*self._own_rules(), *self._last_rules()]:
+            server.engine.rules.add(rule)
+
+    def _own_rules(self) -> Iterator[Rule]:
+        if self.spec.kind not in {"stdio", "memory"} and self.spec.manners.wants_credential:
+            refusal = Status(401, headers={"www-authenticate": 'Bearer realm="sim"'})
+            method = "GET" if self.spec.kind == "websocket" else "*"
+            yield Rule(method, refusal, when=self._unknown_bearer)
+        if self.spec.manners.slow_start:
+            for method in ("initialize", "server/discover"):
+                yield Rule(method, Delay(self.spec.manners.slow_start))
+
+    def _last_rules(self) -> Iterator[Rule]:
+        """What decides where no fault does: tools that answer errors of their own."""
+        for tool in self.spec.tools:
+            if tool.kind == "error":
+                error = JsonRpcError(-32050, "it went wrong", after_execution=True)
+                yield Rule("tools/call", error, tool.name)
+            elif tool.kind == "address":
+                visit = {"mode": "url", "message": "Visit", "url": "https://consent.test/x", "elicitationId": "e-1"}
+                data = {"elicitations": [visit]}
+                yield Rule("tools/call", JsonRpcError(-32042, data=data, after_execution=True), tool.name)
+
+    def _unknown_bearer(self, arrival: Arrival) -> bool:
+        return self.accepted is not None and arrival.headers.get("authorization") not in self.accepted
+
+    # ------------------------------------------------------------------ tools
+
+    def _tools_for(self, arrival: Arrival) -> list[FakeTool]:
+        listing = self.special.get(self.whose(arrival) or "", self.listing)
+        return [self._tool(spec, listing) for spec in listing.specs]
+
+    def _tool(self, spec: ToolSpec, listing: Listing) -> FakeTool:
+        kind = (spec, listing.revisions.get(spec.name, 0), listing.scope, spec.name in listing.strange)
+        tool = self._made.get(kind)
+        if tool is None:
+            tool = self._made[kind] = listed_tool(
+                spec, self.runs, revision=kind[1], scope=kind[2], strange=kind[3]
+            )
+        return tool
+
+    def change_tools(self, step: s.ChangeTools, key: str | None) -> None:
+        """The list becomes another one; of one key's only where `key` is given."""
+        listing = self.listing
+        if key is not None:
+            listing = self.special.setdefault(key, self.listing.copy())
+        number = next(self._revision)
+        listings = [listing] if key is not None else [self.listing, *self.special.values()]
+        for each in listings:
+            self._change(each, step, number)
+
+    def _change(self, listing: Listing, step: s.ChangeTools, number: int) -> None:
+        match step.how:
+            case "revise":
+                listing.revisions[step.tool] = number
+            case "restore":
+                listing.specs = list(self.spec.tools)
+                listing.revisions.clear()
+                listing.strange.clear()
+                listing.scope = 0
+            case "remove":
+                listing.specs = [spec for spec in listing.specs if spec.name != step.tool]
+            case "add":
+                listing.specs.append(ToolSpec(name=f"extra-{number}"))
+            case "reorder":
+                listing.specs = listing.specs[1:] + listing.specs[:1]
+            case "request-scoped":
+                listing.scope = number
+            case "strange":
+                listing.strange.add(step.tool)
+
+    def pins(self, names: tuple[str, ...], without: tuple[str, ...]) -> dict[str, str]:
+        """The digests of the definitions as they are in the beginning."""
+        pins = {}
+        for spec in self.spec.tools:
+            if spec.name in names and spec.kind != "strange":
+                raw = json.dumps(listed_tool(spec, self.runs).listed).encode()
+                pins[spec.name] = build_definition(raw, without).digest
+        return pins
+
+    @property
+    def engines(self) -> list[Any]:
+        """What serves now: one engine, or one per child."""
+        return [] if self.fake is None else [self.fake.engine]
+
+    def announce(self, method: str = LIST_CHANGED, params: Mapping[str, Any] | None = None) -> int:
+        """Say something on every open stream; on how many."""
+        return sum(engine.streams.broadcast(method, params) for engine in self.engines)
+
+    # ------------------------------------------------------------------ what befalls it
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        if self.fake is not None:
+            await self._sim.nursery.start(self.fake.run)
+            self._listening = self._sim.network.listen(self.host, self.fake.serve_stream)
+
+    def end_streams(self, *, graceful: bool) -> int:
+        """End every notification stream; says how many."""
+        return 0 if self.fake is None else self.fake.end_streams(graceful=graceful)
+
+    async def restart(self, down: float) -> None:
+        """It dies, and comes back after a while."""
+        if self.fake is None:
+            return
+        self.fake.refuse_connections()
+        await self.fake.restart()
+        await trio.sleep(down)
+        await self.fake.accept_connections()
+
+    async def refuse(self, how: str, seconds: float) -> None:
+        """Whoever connects is refused, or worse, for so many seconds."""
+        if self._listening is None:
+            return
+        listening = self._listening
+        self._away += 1
+        if how == "unresolvable":
+            listening.resolvable = False
+        else:
+            listening.how, listening.seconds = how, seconds
+        await trio.sleep(seconds)
+        self._away -= 1
+        if not self._away:
+            listening.how, listening.resolvable = "accept", True
+
+    def kill_children(self, key: str | None, code: int, *, killed: bool) -> int:
+        """End the children of a key, or all; says how many."""
+        return 0
+
+    def child_manners(self, step: s.ChildManners) -> None:
+        """How the next children behave."""
+
+    @property
+    def children_alive(self) -> int:
+        """How many children there are."""
+        return 0
+
+    def child_transport(self, marks: Mapping[str, str], *, nowhere: bool) -> Any:
+        """How a plan gets to a child."""
+        raise NotImplementedError
+
+    def way_there(self) -> dict[str, Any]:
+        """Proxy, socket path or httpx transport of the plans that lead here."""
+        return {}
+
+    # ------------------------------------------------------------------ scripted faults
+
+    def script(self, step: s.Scripted, elsewhere: str, whose: Callable[[Arrival, str], bool], cap: int) -> bool:
+        """Have a fault wait for the next arrivals; whether it means anything here."""
+        spot = Spot(
+            spec=self.spec,
+            whose=whose,
+            url=self.url,
+            elsewhere=elsewhere,
+            unix_now=self._sim.seams.unix_now,
+            max_message=cap,
+        )
+        rule = rule_of(honest(step), spot)
+        if rule is None:
+            return False
+        engines = self.engines
+        for engine in engines:
+            rules = engine.rules.rules
+            rules.insert(len(rules) - self._last, rule)
+        return bool(engines)
+
+
+def honest(step: s.Scripted) -> s.Scripted:
+    """A server that says that it ran nothing has run nothing: one that lies proves nothing about its client."""
+    status, code = getattr(step, "status", None), getattr(step, "code", None)
+    refuses = status in REFUSING_STATUS or status in {307, 308, 400, 403, 404} or code in REFUSING_CODES
+    return attrs.evolve(step, executed=False) if step.executed and refuses else step
