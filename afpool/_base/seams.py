@@ -63,8 +63,8 @@ class Seams:
             transports where no kernel is wanted, which cannot carry TLS.
         resolve: `getaddrinfo`, blocking; runs in a thread under `in_thread`.
         in_thread: Run a blocking function in a thread under a named limiter.
-        spawn: Start a child process for a `StdioConfig`, as a `Child` of the transports; raises `SpawnFailed`.
-            None starts a real one.
+        spawn: Start a child for a `StdioConfig`, as a `Child` of the transports, or raise its `SpawnFailed`;
+            None starts a real process.
     """
 
     now: Callable[[], float] = trio.current_time

@@ -117,7 +117,8 @@ class Pool:
         self.settling = 0
         self.abandoned = 0
         self.closing = False
-        self.kept: dict[KeyActor, None] = {}  # actors with something to live for; the others live by their tools
+        # Actors with something to live for; the others live by their tools.
+        self.kept: dict[KeyActor, None] = {}
         self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
         self._most_keys = 0
         self.janitor = Janitor(self)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from contextlib import suppress
 
 import trio
 
 _BACKLOG = 1024
+_memory_ports = itertools.count()
 
 
 class Door:
@@ -93,14 +95,14 @@ class MemoryDoor:
 
     Args:
         host: Any name.
-        port: Any number.
+        port: Any number; 0 takes one that no other door of this process has.
     """
 
     uds = None
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
-        self.port = port
+        self.port = port or 1024 + next(_memory_ports) % 64000
         self.is_open = False
 
     async def open(self) -> None:

@@ -1,7 +1,7 @@
 """One connection below a front: the stream that it speaks on, and how that is closed at once.
 
-A front closes in the middle of a step (a rule drops the connection, a test closes all of them), so closing must
-not wait, whatever stands below: a socket, or any stream of bytes that somebody handed over.
+A front closes in the middle of a step (a rule drops the connection, a test closes all of them), so closing
+must not wait, whatever stands below: a socket, or any stream of bytes that somebody handed over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Line:
 
     Attributes:
         stream: What is read and written.
-        close: Close it in this step; told whether the peer is to see a reset, which not every stream can show.
+        close: Close it in this step; told whether the peer is to see a reset, where the stream can show one.
     """
 
     stream: trio.abc.Stream
@@ -48,7 +48,9 @@ def stream_line(
     start_soon: Callable[..., None],
 ) -> Line:
     """Any stream. One that has a `close` is closed in the same step, others as soon as the loop goes on."""
-    halves = (stream.send_stream, stream.receive_stream) if isinstance(stream, trio.StapledStream) else (stream,)
+    halves = (
+        (stream.send_stream, stream.receive_stream) if isinstance(stream, trio.StapledStream) else (stream,)
+    )
     closers: list[Any] = [getattr(half, "close", None) for half in halves]
     resets = getattr(stream, "reset", None)
 

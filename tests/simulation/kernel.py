@@ -80,10 +80,12 @@ class Sim:
 
 def dice(seed: str, what: str) -> random.Random:
     """A source of chance of its own for one purpose."""
-    return random.Random(f"{seed}/{what}")  # noqa: S311 -- a simulation's dice
+    return random.Random(f"{seed}/{what}")
 
 
-def run_world(main: Callable[[Sim], Awaitable[object]], seed: str | int, *, real_seconds: float = 20.0) -> bytes:
+def run_world(
+    main: Callable[[Sim], Awaitable[object]], seed: str | int, *, real_seconds: float = 20.0
+) -> bytes:
     """Run one world to its end and return its trace.
 
     Args:
@@ -103,7 +105,9 @@ def run_world(main: Callable[[Sim], Awaitable[object]], seed: str | int, *, real
     return "\n".join(trace).encode()
 
 
-async def _run(main: Callable[[Sim], Awaitable[object]], seed: str, clock: MockClock, trace: list[str]) -> None:
+async def _run(
+    main: Callable[[Sim], Awaitable[object]], seed: str, clock: MockClock, trace: list[str]
+) -> None:
     network = Network(f"{seed}/network", trace, clock.current_time)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -116,11 +120,12 @@ async def _run(main: Callable[[Sim], Awaitable[object]], seed: str, clock: MockC
             connect=network.connect,
             resolve=network.resolve,
             in_thread=_threads(sim, dice(seed, "threads")),
+            spawn=network.children.spawn,
         )
         await nursery.start(network.run)
         try:
             await main(sim)
-        except BaseException as error:  # noqa: BLE001 -- raised below, as itself
+        except BaseException as error:
             failure = error
         nursery.cancel_scope.cancel()
     if failure is not None:
@@ -130,7 +135,9 @@ async def _run(main: Callable[[Sim], Awaitable[object]], seed: str, clock: MockC
             failure = None
 
 
-def _threads(sim: Sim, chance: random.Random) -> Callable[[Callable[[], T], trio.CapacityLimiter], Awaitable[T]]:
+def _threads(
+    sim: Sim, chance: random.Random
+) -> Callable[[Callable[[], T], trio.CapacityLimiter], Awaitable[T]]:
     async def in_thread(function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         async with limiter:
             await trio.sleep(chance.random() * sim.thread_seconds)

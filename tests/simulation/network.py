@@ -25,6 +25,7 @@ import trio
 
 from afpool.transports import Wire, WireClosed, Woken
 from afpool.transports._wire import READING, closed_here
+from tests.simulation.children import Children
 from tests.simulation.pipe import Direction, Link, Towards
 from tests.simulation.world import Weather
 
@@ -246,11 +247,12 @@ class Network:
         observers: See the module.
         links: All links, oldest first.
         listening: Who listens, by name and port.
+        children: Programs, and the children that were started of them.
         trace: Lines are appended here.
     """
 
     def __init__(self, seed: str, trace: list[str], now: Callable[[], float] = trio.current_time) -> None:
-        self.random = random.Random(seed)  # noqa: S311 -- a simulation's dice
+        self.random = random.Random(seed)
         self.now = now
         self.weather = Weather()
         self.observers: list[Observer] = []
@@ -258,6 +260,7 @@ class Network:
         self.wires: dict[int, SimWire] = {}
         self.listening: dict[tuple[str, int], Listening] = {}
         self.trace = trace
+        self.children = Children(self)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._task: trio.lowlevel.Task | None = None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Towards: TypeAlias = Literal["to-server", "to-client"]
 
 UNNOTICED: Final = 30.0
-"""Seconds after which a kernel gives up a connection on which nothing is acknowledged (`TCP_USER_TIMEOUT`)."""
+"""Seconds after which a kernel gives a connection up that acknowledges nothing (`TCP_USER_TIMEOUT`)."""
 
 _END: Final = b""
 """Behind the last bytes of a direction. No piece is empty."""
@@ -306,9 +306,7 @@ class Link:
 
     # What befalls it
 
-    def cut(
-        self, *, reset: bool = False, towards: Towards | None = None, after: int | None = None
-    ) -> None:
+    def cut(self, *, reset: bool = False, towards: Towards | None = None, after: int | None = None) -> None:
         """End the link in the middle: both ends see the end of the stream, or a reset.
 
         Args:
