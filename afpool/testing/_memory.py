@@ -1,7 +1,7 @@
 """Reaching fake servers without a kernel: connections and children that are pairs of wires in memory.
 
 What is replaced is the kernel and the process, no more: the bytes, the gate in front of them, and the order
-in which a child is ended are the real ones. Nothing here waits for real time, so a mock clock may jump at once.
+in which a child is ended are the real ones. Nothing here waits for real time, so that a mock clock may jump.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 
 from .._base.gate import OpenGate
 from .._base.seams import Seams
-from ..transports import Child, MemoryWire, SpawnFailed, WireClosed, memory_link_pair
+from ..transports import Child, SpawnFailed, WireClosed, memory_link_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ def in_memory(*servers: FakeServer, seams: Seams | None = None) -> Seams:
 class WireStream(trio.abc.Stream):
     """One end of a link as a stream, for a server's side."""
 
-    def __init__(self, wire: MemoryWire) -> None:
+    def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:

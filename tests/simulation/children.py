@@ -81,7 +81,8 @@ class Children:
         link, wire, inside = self._network.make_link(config.command[0], kernel=True)
         child = FakeChild(entry.server, config, wire, inside, 1000 + len(self.started))
         self.started.append(Started(child, link))
-        self._network.log(link, f"child {child.pid} starts")
+        link.marks = dict(config.env or {})
+        self._network.log(link, f"opens as child {child.pid}")
         entry.server.start_soon(self._run, child, link)
         return child
 
@@ -121,5 +122,6 @@ class Children:
                 inside.close()
 
         server.start_soon(serve)
-        self._network.log(link, f"attached to {name}")
+        link.marks = environment or {}
+        self._network.log(link, "opens in memory")
         return wire

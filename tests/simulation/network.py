@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import trio
 
+from afpool.testing._memory import WireStream
 from afpool.transports import Wire, WireClosed, Woken
 from afpool.transports._wire import READING, closed_here
 from tests.simulation.children import Children
@@ -245,6 +246,8 @@ class Network:
     Attributes:
         weather: Of links whose listener has none of its own.
         observers: See the module.
+        watchers: Told what else happens to a link, as the trace has it: it begins with `opens`, `client
+            closes`, `server closes`, `broken to-client`, `broken to-server`, `cut`, ...
         links: All links, oldest first.
         listening: Who listens, by name and port.
         children: Programs, and the children that were started of them.
@@ -256,8 +259,8 @@ class Network:
         self.now = now
         self.weather = Weather()
         self.observers: list[Observer] = []
+        self.watchers: list[Callable[[Link, str], None]] = []
         self.links: list[Link] = []
-        self.wires: dict[int, SimWire] = {}
         self.listening: dict[tuple[str, int], Listening] = {}
         self.trace = trace
         self.children = Children(self)
@@ -352,6 +355,12 @@ class Network:
         self.log(link, f"opens to {entry.name}")
         return wire
 
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect on behalf of somebody who is not the pool, such as a proxy."""
+        wire = await self.connect(socket.AF_INET, (host, port))
+        wire.link.own = False
+        return WireStream(wire)
+
     def _listener(self, family: int, address: Any) -> Listening | None:
         if family == socket.AF_UNIX:
             return self.listening.get((address, 0))
@@ -367,26 +376,26 @@ class Network:
         """Make a link and both of its ends."""
         link = Link(self, len(self.links) + 1, name, weather or self.weather, kernel=kernel)
         self.links.append(link)
-        wire = self.wires[link.number] = SimWire(link)
-        return link, wire, SimStream(link)
+        return link, SimWire(link), SimStream(link)
 
     def forget(self, link: Link) -> None:
         """Count a link out that never came about."""
         self.links.remove(link)
-        del self.wires[link.number]
 
     def links_to(self, name: str) -> list[Link]:
-        """The links to a name that the client has not closed, oldest first."""
-        return [link for link in self.links if link.name == name and link.client_closed is None]
+        """The pool's links to a name that it has not closed, oldest first."""
+        return [link for link in self.links if link.name == name and link.client_closed is None and link.own]
 
     def open_client_ends(self) -> list[Link]:
-        """The links whose client's end is not closed."""
-        return [link for link in self.links if link.client_closed is None]
+        """The pool's links whose client's end is not closed."""
+        return [link for link in self.links if link.client_closed is None and link.own]
 
     # ------------------------------------------------------------------ what is seen
 
     def saw(self, link: Link, towards: Towards, data: bytes) -> None:
         """The client has written or read bytes."""
+        if not link.own:
+            return
         now = self.now()
         self.trace.append(f"{now:.6f} {link.number} {'>' if towards == 'to-server' else '<'} {data!r}")
         for observer in self.observers:
@@ -395,6 +404,8 @@ class Network:
     def log(self, link: Link, what: str) -> None:
         """Something else has happened to a link."""
         self.trace.append(f"{self.now():.6f} {link.number} {what}")
+        for watcher in self.watchers:
+            watcher(link, what)
 
 
 def _broken(number: int) -> WireClosed:

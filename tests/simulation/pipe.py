@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import trio
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.simulation.network import Network
     from tests.simulation.world import Weather
 
@@ -222,6 +224,8 @@ class Link:
         name: Whom the client wanted: a host, a path, or a command.
         opened: When it was made.
         kernel: Both ends are on one machine: a pipe.
+        marks: What a child was started with, or a connection in memory: its environment.
+        own: The pool's; else somebody else's, such as a proxy's, whom nobody watches.
         weather: How bytes travel; may be changed.
         client_closed: When the client closed its end, or None.
         server_closed: When the server did.
@@ -229,7 +233,8 @@ class Link:
     """
 
     __slots__ = (
-        "broken", "client_closed", "kernel", "name", "network", "number", "opened", "random", "server_closed",
+        "broken", "client_closed", "kernel", "marks", "name", "network", "number", "opened", "own", "random",
+        "server_closed",
         "to_client", "to_server", "weather",
     )  # fmt: skip
 
@@ -241,6 +246,8 @@ class Link:
         self.name = name
         self.weather = weather
         self.kernel = kernel
+        self.marks: Mapping[str, str] = {}
+        self.own = True
         self.random = network.random
         self.opened = network.now()
         self.client_closed: float | None = None
@@ -296,7 +303,7 @@ class Link:
     def _broken(self, back: Direction, why: int) -> None:
         if not self.broken[back.towards]:
             self.broken[back.towards] = why
-            self.network.log(self, f"breaks {back.towards}")
+            self.network.log(self, f"broken {back.towards}")
             back.ended = True
             self.to_server.wake()
             self.to_client.wake()

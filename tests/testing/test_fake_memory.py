@@ -6,14 +6,26 @@ import socket
 import subprocess
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 import afpool
-from afpool import HttpTransport, Identity, Plan, Seams, Server, StdioTransport, WebSocketTransport, open_pool
+from afpool import (
+    HttpTransport,
+    Identity,
+    Plan,
+    Proxy,
+    Seams,
+    Server,
+    StdioTransport,
+    WebSocketTransport,
+    open_pool,
+)
 from afpool.testing import (
     Drop,
+    FakeProxy,
     FakeServer,
     FakeTool,
     echo_tool,
@@ -22,6 +34,8 @@ from afpool.testing import (
     sleep_tool,
     whoami_tool,
 )
+from afpool.testing._memory import WireStream
+from afpool.transports import memory_link_pair
 
 ALICE = Identity(tenant="acme", principal="alice")
 TOOLS = [echo_tool(), sleep_tool(), progress_tool(), FakeTool("pay")]
@@ -275,3 +289,33 @@ async def test_any_stream_is_served(clock: trio.testing.MockClock) -> None:
             server.close_connections()
             assert await ours.receive_some() == b""
             assert server.connections == 0
+
+
+async def test_a_proxy_needs_no_socket_either(clock: trio.testing.MockClock) -> None:
+    async with make("http") as server:
+        to_server = in_memory(server)
+
+        async def dial(host: str, port: int) -> trio.abc.Stream:
+            wire = await to_server.connect(socket.AF_INET, to_server.resolve(host, port)[0][1])
+            return WireStream(wire)
+
+        proxy = FakeProxy(memory=True, host="gate.test", port=3128, connect=dial)
+        left, right = memory_link_pair()
+        with pytest.raises(ConnectionRefusedError):
+            proxy.serve_stream(WireStream(right))
+
+        async def to_proxy(family: int, address: Any) -> Any:
+            assert address == ("127.9.9.9", 3128)
+            ours, theirs = memory_link_pair()
+            proxy.serve_stream(WireStream(theirs))
+            return ours
+
+        seams = attrs.evolve(
+            to_server, connect=to_proxy, resolve=lambda host, port: [(socket.AF_INET, ("127.9.9.9", port))]
+        )
+        async with proxy:
+            transport = HttpTransport(url=server.url, proxy=Proxy(url=proxy.url))
+            async with open_pool([Server(name="desk", plan=Plan(transport=transport))], seams=seams) as pool:
+                assert (await (await pool.tools(ALICE))["echo"].call({}, identity=ALICE)).text == "{}"
+        assert {tunnel.target for tunnel in proxy.tunnels} == {f"desk.test:{server.port}"}
+        left.close()
