@@ -42,7 +42,8 @@ class Tally:
         counts: Of all of them.
         failures: Seed to violations.
         differing: Seeds of which two runs were not the same.
-        seconds: Of real time, and `busy` of all processes together.
+        seconds: Of real time.
+        busy: Seconds of cores, of all processes together.
     """
 
     start: int = 0
@@ -65,7 +66,7 @@ class Tally:
 
     @property
     def per_core_minute(self) -> float:
-        """Worlds a minute that one process runs."""
+        """Worlds a minute that one whole core runs."""
         return self.worlds * 60 / self.busy if self.busy else 0.0
 
     def add(self, judged: Judgement) -> None:

@@ -86,7 +86,7 @@ def _one(options: argparse.Namespace) -> int:
         print(line)
     print("-" * 100)
     print(table(judged.counts))
-    print(f"digest {judged.digest}; {judged.seconds:.2f} real seconds")
+    print(f"digest {judged.digest}; {judged.seconds:.2f} s of a core")
     if options.keep is not None:
         print(f"kept as {keep(story, options.keep)}")
     for violation in judged.violations:
