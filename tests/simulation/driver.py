@@ -26,7 +26,7 @@ import afpool
 from afpool import Identity, Server
 from afpool.pool import Limits
 from tests.simulation import steps as s
-from tests.simulation.driver_host import SECRET, Host, SigningAgain, key_of
+from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
 from tests.simulation.driver_steps import FaultSteps, HostSteps, Skip
 from tests.simulation.driver_watch import Crashes, Logs, SeenWires, count_tasks, texts_of
@@ -72,11 +72,8 @@ def run_story(story: s.Story, *, real_seconds: float = 20.0) -> Report:
         with run.crashes, run.logs:
             trace = run_world(run.main, story.seed, real_seconds=real_seconds)
     except Exception as error:
-        run.failures.append(f"E1 the run ended with {type(error).__name__}: {error}\n{''.join(traceback.format_exception(error))[-3000:]}")
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        run.failures.append(f"E2 {error}")
+        for leaf in leaves(error):
+            run.failed("the run ended early", leaf)
     violations = list(run.failures)
     if run.ground is not None:
         facts = run.ground.facts
@@ -84,6 +81,15 @@ def run_story(story: s.Story, *, real_seconds: float = 20.0) -> Report:
         violations += run.secrets_shown()
         lines = [line(fact) for fact in facts]
     return Report(violations, counts, hashlib.sha256(trace).hexdigest(), lines)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """What was raised, out of all groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
 
 
 class Run:
@@ -94,6 +100,7 @@ class Run:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
         self.shown: list[str] = []
+        self.reprs: list[str] = []
         self.subscriptions: set[Any] = set()
         self.crashes = Crashes(self)
         self.logs = Logs()
@@ -123,8 +130,7 @@ class Run:
         for place in self._all_places():
             await place.start()
         world = self.story.world
-        kind = SigningAgain if world.signer == "signs-again" else Host
-        self.host = kind(sim, self.ground, world, self.places)
+        self.host = Host(sim, self.ground, world, self.places)
         self.work = Work(self)
         self.host_steps, self.fault_steps = HostSteps(self), FaultSteps(self)
         async with trio.open_nursery() as nursery:
@@ -145,7 +151,7 @@ class Run:
                 plan=host.plan,
                 share=host.share,
                 credentials=host,
-                signer=None if world.signer == "none" else host,
+                signer=host.signer(),
                 secret=SECRET,
                 on_use=self._filed,
                 on_authorization=host.on_authorization,
@@ -212,7 +218,7 @@ class Run:
             self.counts[f"skipped:{name}"] += 1
             return
         except (LookupError, afpool.AfpoolError) as error:
-            self.failed(f"step {name} raised {type(error).__name__}", error)
+            self.failed(f"step {name} failed", error)
         if isinstance(step, s.Fault):
             self.counts[f"fault:{name}"] += 1
 
@@ -226,7 +232,7 @@ class Run:
         try:
             await fn(*args)
         except Exception as error:
-            self.failed(f"{what} raised {type(error).__name__}", error)
+            self.failed(f"{what} failed", error)
         finally:
             self._left_tasks[what] -= 1
             self._tasks -= 1
@@ -252,7 +258,9 @@ class Run:
 
     async def _end(self, nursery: trio.Nursery) -> None:
         limits = self.limits
+        self._look()
         await self._until_idle()
+        self._look()
         settled = limits.settle_timeout + limits.cancel_grace + limits.close_timeout + limits.ping_timeout
         await trio.sleep(settled + SETTLED)
         if not self._closing:
@@ -290,6 +298,20 @@ class Run:
             if actor.machine.paused:
                 self.pool.resume(actor.key)
 
+    def _look(self) -> None:
+        """Keep what an operator might look at: every object that a pool shows."""
+        pool = self.pool
+        seen = [pool, pool.statistics(), pool.limits, pool.records, *pool.servers.values()]
+        for actor in pool.actors():
+            seen += [actor, actor.machine, actor.machine.snapshot()]
+        for client in pool.openings.clients.values():
+            seen += [client, client.plan, client.plan.transport, client.channel, client.requirement]
+        for handles in self.work.hands.handles.values():
+            for handle in handles:
+                for tool in handle.tools.values():
+                    seen += [tool, tool.binding, tool.binding.list, tool.binding.definition]
+        self.reprs += [repr(each) for each in seen]
+
     def _held(self) -> dict[str, Any]:
         pool = self.pool
         numbers = pool.statistics()
@@ -310,14 +332,14 @@ class Run:
             "clients": numbers.clients,
             "shared lists": numbers.shared_lists,
             "open ends": ", ".join(map(str, self.sim.network.open_client_ends())),
-            "children": sum(place.children_alive for place in self._all_places()),
+            "children": sum(place.children_left for place in self._all_places()),
         }
 
     def _remains(self) -> dict[str, Any]:
         return {
             "not closed": int(not self._left.is_set()),
             "open ends": ", ".join(map(str, self.sim.network.open_client_ends())),
-            "children": sum(place.children_alive for place in self._all_places()),
+            "children": sum(place.children_left for place in self._all_places()),
             "tasks": ", ".join(count_tasks()),
             "running": len(self.pool.running),
         }
@@ -330,7 +352,7 @@ class Run:
         """Something was raised that nobody may raise."""
         text = "".join(traceback.format_exception(error))
         self.shown.append(text)
-        self.failures.append(f"E1 {what}: {error}\n{text[-3000:]}")
+        self.failures.append(f"E1 {what}: {type(error).__name__}: {error}\n{text[-3000:]}")
 
     # ------------------------------------------------------------------ names
 
@@ -417,7 +439,7 @@ class Run:
         texts = [*self.shown, *self.logs.texts]
         if self.pool is not None:
             texts += [repr(event) for event in self.pool.records.events]
-            texts += [repr(self.pool), repr(self.pool.__dict__)[:200_000]]
+            texts += self.reprs
         for canary in self.host.canaries if hasattr(self, "host") else ():
             for text in texts:
                 if canary in text:

@@ -21,9 +21,9 @@ from afpool import (
     Plan,
     ServerRequests,
     WebSocketTransport,
-    bearer,
 )
 from afpool.client import SampleAnswer
+from tests.simulation.driver_secrets import AppFault, bad_credential, credential, make_signer
 from tests.simulation.ground import RAISES, Ground, Named, PlanTold, Shared, Vended
 from tests.simulation.oracle_wire import PLAN, WHO
 
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import ServerSpec, World
 
 SECRET: Final = b"the simulation's secret of digests"
-
-
-class AppFault(Exception):
-    """What the app's own code raises."""
 
 
 def key_of(server: ServerSpec, identity: Identity) -> str:
@@ -229,7 +225,7 @@ class Host:
         self.canaries.append(value)
         for place in self.places[server.name]:
             if place.accepted is not None:
-                place.accepted.add(f"Bearer {value}")
+                place.accepted.add(value)
         self.ground.file(Vended(owner=owner, value=value))
         return value
 
@@ -237,7 +233,7 @@ class Host:
         """The server takes that value no more."""
         for place in self.places[server.name]:
             if place.accepted is not None:
-                place.accepted.discard(f"Bearer {value}")
+                place.accepted.discard(value)
 
     async def get(self, request: CredentialRequest) -> Any:
         """The pool's credential provider."""
@@ -260,10 +256,18 @@ class Host:
         if mood == "anonymous" or (server.way.credential == "anonymous-first" and request.reason == "call"):
             return Anonymous()
         if mood == "bad-header":
-            return Issued(bearer(f"{token.value}\r\nx-evil: 1"))
+            return Issued(bad_credential(server.way.form, token.value))
         if request.rejected:
             token.given = token.value
-        return Issued(bearer(token.given))
+        return Issued(credential(server.way.form, token.given))
+
+    def drop(self, *, service: str | None, identity: Identity) -> None:
+        """The pool was told to invalidate: what is held is not to be given again before it was asked for anew."""
+        for (name, _), token in self.tokens.items():
+            if service in {None, name}:
+                if token.mood == "raises":
+                    raise AppFault("the vault is sealed")
+                token.given = token.value
 
     def rotate(self, server: ServerSpec, token: Token, how: str) -> None:
         """See `RotateCredential`."""
@@ -284,16 +288,9 @@ class Host:
 
     # ------------------------------------------------------------------ signing
 
-    async def sign(self, request: Any) -> Mapping[str, str]:
-        """The pool's signer."""
-        how = self.world.signer
-        if how == "raises":
-            raise AppFault("no key to sign with")
-        if how == "waits":
-            await trio.sleep(0.02)
-        else:
-            await trio.lowlevel.checkpoint()
-        return {"x-signature": self._signature()}
+    def signer(self) -> Any:
+        """The pool's signer, or None."""
+        return make_signer(self.world.signer, self._signature)
 
     def _signature(self) -> str:
         self._canary += 1
@@ -347,12 +344,3 @@ class Host:
         if how == "misfit":
             return {"action": "accept", "content": {"sure": "no boolean"}}
         return request.accept()
-
-
-class SigningAgain(Host):
-    """A host whose signer is shown a 401, too."""
-
-    async def sign_again(self, request: Any, response: Any) -> Mapping[str, str]:
-        """See `Signer`."""
-        await trio.lowlevel.checkpoint()
-        return {"x-signature": self._signature()}

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from afpool import MemoryTransport, StdioTransport
 from afpool._base.definition import build_definition
 from afpool.testing import Advertise, Delay, FakePrompt, FakeResource, FakeServer, FakeTool, JsonRpcError, Rule, Status
+from tests.simulation.driver_secrets import carried
 from tests.simulation.driver_tools import Runs, listed_tool
 from tests.simulation.faulty_rules import Spot, rule_of
 from tests.simulation.oracle_law import REFUSING_CODES, REFUSING_STATUS
-from tests.simulation.oracle_wire import CALL_ID, WHO
+from tests.simulation.oracle_wire import CALL_ID, PLAN, WHO
 from tests.simulation.world import ToolSpec
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation import steps as s
     from tests.simulation.ground import Ground
     from tests.simulation.kernel import Sim
-    from tests.simulation.network import Listening
+    from tests.simulation.children import Program, Started
+    from tests.simulation.network import Link, Listening
     from tests.simulation.world import ServerSpec
 
 LIST_CHANGED: Final = "notifications/tools/list_changed"
@@ -66,7 +69,8 @@ class Place:
     Attributes:
         name: `files-0`: the place's name, its host and the mark of plans that lead to it.
         accepted: Credentials that it takes; None takes everything.
-        fake: The server, where it is no child.
+        fake: The server; of children the one that they all are.
+        dies_at_once: Children exit before they have read anything.
     """
 
     def __init__(self, sim: Sim, ground: Ground, spec: ServerSpec, number: int) -> None:
@@ -83,10 +87,9 @@ class Place:
         self._ids = itertools.count(1)
         self._last = len(list(self._last_rules()))
         self._listening: Listening | None = None
+        self._program: Program | None = None
+        self.dies_at_once = False
         self._away = 0
-        self.fake: FakeServer | None = None
-        if spec.kind in {"stdio", "memory"}:
-            return
         self.fake = self._server()
         self.furnish(self.fake)
 
@@ -121,6 +124,11 @@ class Place:
         }
         if spec.kind == "websocket":
             return FakeServer.ws(**common)
+        if spec.kind in {"stdio", "memory"}:
+            script = {"dialect": manners.dialect}
+            server = FakeServer.stdio(script, era=spec.era, tools=[], name=self.host)
+            server.engine.advertise = server.advertise = common["advertise"]
+            return server
         return FakeServer.http(
             answer={"http-sse-answers": "sse", "http-chunked": "json-chunked"}.get(spec.kind, "json"),
             sessions=manners.sessions,
@@ -140,8 +148,8 @@ class Place:
             ttl_ms=None if manners.ttl is None else int(manners.ttl * 1000),
         )
 
-    def furnish(self, server: Any) -> None:
-        """Give a fake server (or what serves a child) tools, offers and rules."""
+    def furnish(self, server: FakeServer) -> None:
+        """Give a fake server tools, offers and rules."""
         manners = self.spec.manners
         server.engine.tools_for = self._tools_for
         if self.spec.repeat == "recognised":
@@ -154,9 +162,8 @@ class Place:
         if manners.completes:
             offers.complete = lambda params: [f"value-{number}" for number in range(3)]
         offers.logging = manners.logs
-        if isinstance(server, FakeServer):
-            server.get_stream = manners.get_stream
-            server.keep_alive_max_requests = manners.keep_alive
+        server.get_stream = manners.get_stream
+        server.keep_alive_max_requests = manners.keep_alive
         for rule in [*self._own_rules(), *self._last_rules()]:
             server.engine.rules.add(rule)
 
@@ -181,7 +188,7 @@ class Place:
                 yield Rule("tools/call", JsonRpcError(-32042, data=data, after_execution=True), tool.name)
 
     def _unknown_bearer(self, arrival: Arrival) -> bool:
-        return self.accepted is not None and arrival.headers.get("authorization") not in self.accepted
+        return self.accepted is not None and carried(self.spec.way.form, arrival.headers) not in self.accepted
 
     # ------------------------------------------------------------------ tools
 
@@ -240,7 +247,7 @@ class Place:
     @property
     def engines(self) -> list[Any]:
         """What serves now: one engine, or one per child."""
-        return [] if self.fake is None else [self.fake.engine]
+        return [self.fake.engine]
 
     def announce(self, method: str = LIST_CHANGED, params: Mapping[str, Any] | None = None) -> int:
         """Say something on every open stream; on how many."""
@@ -250,18 +257,22 @@ class Place:
 
     async def start(self) -> None:
         """Begin to serve."""
-        if self.fake is not None:
-            await self._sim.nursery.start(self.fake.run)
-            self._listening = self._sim.network.listen(self.host, self.fake.serve_stream)
+        network = self._sim.network
+        await self._sim.nursery.start(self.fake.run)
+        if self.spec.kind == "stdio":
+            self._program = network.children.program(self.host, self.fake)
+        elif self.spec.kind != "memory":
+            self._listening = network.listen(self.host, self.fake.serve_stream)
 
-    def end_streams(self, *, graceful: bool) -> int:
-        """End every notification stream; says how many."""
-        return 0 if self.fake is None else self.fake.end_streams(graceful=graceful)
+    def opened(self, link: Link) -> None:
+        """A client has opened a link."""
+        if self.dies_at_once:
+            for child in self._children(None):
+                if child.link is link:
+                    self._sim.network.at(trio.current_time(), lambda: child.child.exit(1))
 
     async def restart(self, down: float) -> None:
         """It dies, and comes back after a while."""
-        if self.fake is None:
-            return
         self.fake.refuse_connections()
         await self.fake.restart()
         await trio.sleep(down)
@@ -282,21 +293,47 @@ class Place:
         if not self._away:
             listening.how, listening.resolvable = "accept", True
 
+    def _children(self, key: str | None) -> list[Started]:
+        running = self._sim.network.children.running(self.host)
+        return [each for each in running if key in {None, (each.child.config.env or {}).get(WHO)}]
+
     def kill_children(self, key: str | None, code: int, *, killed: bool) -> int:
         """End the children of a key, or all; says how many."""
-        return 0
+        children = self._children(key)
+        for each in children:
+            each.child.exit(-9 if killed else code)
+        return len(children)
 
-    def child_manners(self, step: s.ChildManners) -> None:
-        """How the next children behave."""
+    def child_manners(self, step: s.ChildManners) -> bool:
+        """How the next children behave; whether there are such."""
+        script, program = self.fake.child, self._program
+        if script is None or program is None:
+            return False
+        script.ignore_eof, script.ignore_sigterm = step.ignores_eof, step.ignores_term
+        script.stderr_flood = 200 * step.noise
+        script.garbage = [f"garbage {number}" for number in range(step.garbage)]
+        program.fails = "a bad day" if step.start_fails else ""
+        self.dies_at_once = step.dies_at_once
+        return True
 
     @property
-    def children_alive(self) -> int:
-        """How many children there are."""
-        return 0
+    def children_left(self) -> int:
+        """How many children there are that the pool has not reaped, or whose pipes it holds."""
+        children = self._sim.network.children.unreaped()
+        return sum(each.child.config.command[0] == self.host for each in children)
 
     def child_transport(self, marks: Mapping[str, str], *, nowhere: bool) -> Any:
-        """How a plan gets to a child."""
-        raise NotImplementedError
+        """How a plan gets to a child, or to a server in memory."""
+        if self.spec.kind == "stdio":
+            return StdioTransport.of("nowhere.sim" if nowhere else self.host, env=marks)
+
+        async def connect() -> Any:
+            await trio.lowlevel.checkpoint()
+            if nowhere:
+                raise OSError("there is no such server")
+            return self._sim.network.children.attach(self.fake, self.host, dict(marks))
+
+        return MemoryTransport(name=marks[PLAN], connect=connect)
 
     def way_there(self) -> dict[str, Any]:
         """Proxy, socket path or httpx transport of the plans that lead here."""

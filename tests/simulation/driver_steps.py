@@ -187,14 +187,14 @@ class FaultSteps:
                 for place in places:
                     self.run.start("restart", place.restart, step.down)
             case s.EndStreams():
-                if not sum(place.end_streams(graceful=step.graceful) for place in places):
+                if not sum(place.fake.end_streams(graceful=step.graceful) for place in places):
                     raise Skip
             case s.AskClient():
                 self._ask(step, places)
             case s.Announce():
                 self._announce(step, places)
             case s.CloseIdle():
-                if not sum(place.fake.close_idle_connections() for place in places if place.fake is not None):
+                if not sum(place.fake.close_idle_connections() for place in places):
                     raise Skip
             case s.RefuseConnections():
                 for place in places:
@@ -207,8 +207,8 @@ class FaultSteps:
             case s.KillChild():
                 self._kill(step, places)
             case s.ChildManners():
-                for place in places:
-                    place.child_manners(step)
+                if not sum(place.child_manners(step) for place in places):
+                    raise Skip
             case _:
                 raise Skip
 
@@ -236,7 +236,7 @@ class FaultSteps:
     def _expire(self, step: s.ExpireSession, places: list[Place]) -> None:
         forgotten = 0
         for place in places:
-            if place.fake is not None and place.spec.over_http:
+            if place.spec.over_http:
                 forgotten += len(place.fake.sessions)
                 place.fake.forget_sessions(step.spelling)
         if not forgotten:
@@ -256,7 +256,7 @@ class FaultSteps:
         towards = ("to-server", "to-client") if step.direction == "both" else (step.direction,)
         for link in self._links(step, places):
             for each in towards:
-                if step.blackhole:
+                if step.blackhole and not link.kernel:  # no pipe loses bytes
                     link.blackhole(each)
                 else:
                     link.stall(each, step.seconds)

@@ -165,7 +165,7 @@ class Work:
             run.sim.note(f"{what}: {error.code} {error.delivery}")
             self._show(error)
         except Exception as error:
-            run.failed(f"{what} raised {type(error).__name__}", error)
+            run.failed(what, error)
         return None
 
     def _show(self, error: BaseException) -> None:
@@ -278,7 +278,7 @@ class Work:
             raise
         except Exception as error:
             self._file_end(Ended(call=call, code=f"raised {type(error).__name__}", delivery=None))
-            run.failed(f"call {call} raised {type(error).__name__}", error)
+            run.failed(f"call {call}", error)
         else:
             text = result.text if isinstance(result, afpool.ToolResult) else None
             code = "tool-error" if text is not None and result.is_error else "ok"
@@ -331,7 +331,7 @@ class Work:
             "read": lambda: bound.read_resource(step.name, **how),
             "prompts": lambda: bound.prompts(**how),
             "prompt": lambda: bound.get_prompt(step.name, {"what": "it"}, **how),
-            "complete": lambda: bound.complete({"type": "ref/prompt", "name": step.name}, "what", "v", **how),
+            "complete": lambda: bound.complete({"type": "ref/prompt", "name": step.name}, ("what", "v"), **how),
             "log-level": lambda: bound.set_log_level(step.name or "info", **how),
         }
         began = self._began(step.id, step.who, step.server, step.what, label, whose, deadline)
