@@ -7,11 +7,12 @@ Swarm testing: a world does not have a little of everything. Each draws first wh
 from __future__ import annotations
 
 import random
+import typing
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from tests.simulation.world import Manners, Person, ServerSpec, ToolSpec, Way, Weather, World
+from tests.simulation.world import Manners, Person, ServerSpec, Signing, ToolSpec, Way, Weather, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +74,7 @@ def make_world(swarm: Swarm) -> World:
         people=people,
         servers=servers,
         limits=_limits(swarm, servers),
-        signer=swarm.pick(["at-once", "waits", "signs-again", "raises"]) if swarm.chance(0.12) else "none",
+        signer=swarm.pick(typing.get_args(Signing)) if swarm.chance(0.15) else "none",
         weather=_weather(swarm),
     )
 
@@ -183,7 +184,7 @@ def _way(swarm: Swarm, spec: ServerSpec) -> Way:
         over=over,
         streaming=streaming,
         credential=credential,
-        auth="httpx-auth" if spec.over_http and swarm.has("httpx auth", 0.06) else "none",
+        form=swarm.weighted({"bearer": 5, "basic": 1, "api-key": 1, "headers": 1}),
         answers=answers,
         answering=swarm.weighted(
             {"at-once": 6, "slowly": 3, "raises": 1, "misfit": 1, "never": 1, "declines": 2}

@@ -50,6 +50,20 @@ ToolKind: TypeAlias = Literal[
 ]
 
 
+Signing: TypeAlias = Literal[
+    "none",
+    "at-once",  # a signer whose answer is no awaitable
+    "waits",
+    "signs-again",  # is shown a 401, once
+    "raises",
+    "rubbish",  # gives what is no mapping
+    "bad-header",  # gives a header that is not its own to say
+    "httpx-auth",  # `HttpxAuth` of a flow with one request
+    "httpx-challenged",  # of a flow that answers a 401 by a second request
+    "httpx-meddles",  # of a flow that wants to send another request
+]
+
+
 @attrs.frozen(kw_only=True)
 class Person:
     """An identity. `name` is the label; the identity's fields may be absent (`""`)."""
@@ -125,7 +139,7 @@ class Way:
             `unix`, a Unix socket. Only for the HTTP kinds.
         streaming: `HttpTransport.streaming`.
         credential: `none`; `machine`; `user`; `anonymous-first`: the provider lets the first request go bare.
-        auth: `none`, or a user's `httpx.Auth` (`HttpxAuth`) as the plan's way to sign.
+        form: The form of the credential.
         answers: What the host answers when a server asks: of `roots`, `sample`, `elicit`, `url`.
         answering: How: at once; after a second; by raising; with what does not fit; never.
         scopes: Scopes of the credential requirement.
@@ -134,7 +148,7 @@ class Way:
     over: Literal["direct", "proxy", "proxy-with-credential", "httpx", "unix"] = "direct"
     streaming: Literal["auto", "streamable", "sse"] = "auto"
     credential: Literal["none", "machine", "user", "anonymous-first"] = "none"
-    auth: Literal["none", "httpx-auth"] = "none"
+    form: Literal["bearer", "basic", "api-key", "headers"] = "bearer"
     answers: tuple[Literal["roots", "sample", "elicit", "url"], ...] = ()
     answering: Literal["at-once", "slowly", "raises", "misfit", "never", "declines"] = "at-once"
     scopes: tuple[str, ...] = ()
@@ -224,14 +238,14 @@ class World:
         people: Who there is.
         servers: What the pool is opened with.
         limits: Fields of `Limits`, by name; others are the defaults of `open_pool`.
-        signer: What signs each HTTP request: nothing; at once; after a wait; and once more after a 401.
+        signer: What signs each HTTP request. See `Signing`.
         weather: The network.
     """
 
     people: tuple[Person, ...]
     servers: tuple[ServerSpec, ...]
     limits: Mapping[str, Any] = attrs.field(factory=dict)
-    signer: Literal["none", "at-once", "waits", "signs-again", "raises"] = "none"
+    signer: Signing = "none"
     weather: Weather = Weather()
 
     def person(self, name: str) -> Person:
