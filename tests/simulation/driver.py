@@ -396,13 +396,13 @@ class Run:
     def place_of(self, host: str) -> Place | None:
         """The place of a host's name."""
         for place in self._all_places():
-            if place.host == host:
+            if place.door.name == host:
                 return place
         return None
 
     def links_to(self, place: Place) -> list[Link]:
         """The open links to a place that have carried something."""
-        return [link for link in self.sim.network.links_to(place.host) if link.number in self.wires.taps]
+        return [link for link in self.sim.network.links_to(place.door.name) if link.number in self.wires.taps]
 
     def updated(self, step: s.Subscribe, update: Any) -> None:
         """An update of a resource has come."""

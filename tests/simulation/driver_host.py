@@ -24,6 +24,7 @@ from afpool import (
 )
 from afpool.client import SampleAnswer
 from tests.simulation.driver_secrets import AppFault, bad_credential, credential, make_signer
+from tests.simulation.driver_ways import PASSWORD
 from tests.simulation.ground import RAISES, Ground, Named, PlanTold, Shared, Vended
 from tests.simulation.oracle_wire import PLAN, WHO
 
@@ -114,6 +115,8 @@ class Host:
         self.canaries: list[str] = []
         self.shown_addresses = 0
         self._canary = 0
+        if any(server.way.over == "proxy-with-credential" for server in world.servers):
+            self.canaries.append(PASSWORD)
         for server in world.servers:
             for person in reversed(world.people):
                 key = key_of(server, person.identity)

@@ -16,9 +16,11 @@ import trio
 
 from afpool import MemoryTransport, StdioTransport
 from afpool._base.definition import build_definition
-from afpool.testing import Advertise, Delay, FakePrompt, FakeResource, FakeServer, FakeTool, JsonRpcError, Rule, Status
+from afpool.testing import Advertise, Delay, Drop, FakePrompt, FakeResource, FakeServer, FakeTool, Hang, JsonRpcError, RawBytes, Rule, Status
 from tests.simulation.driver_secrets import carried
+from afpool.testing._actions import Wait
 from tests.simulation.driver_tools import Runs, listed_tool
+from tests.simulation.driver_ways import Door
 from tests.simulation.faulty_rules import Spot, rule_of
 from tests.simulation.oracle_law import REFUSING_CODES, REFUSING_STATUS
 from tests.simulation.oracle_wire import CALL_ID, PLAN, WHO
@@ -91,6 +93,7 @@ class Place:
         self.dies_at_once = False
         self._away = 0
         self.fake = self._server()
+        self.door = Door(sim, self)
         self.furnish(self.fake)
 
     # ------------------------------------------------------------------ what it is
@@ -262,7 +265,7 @@ class Place:
         if self.spec.kind == "stdio":
             self._program = network.children.program(self.host, self.fake)
         elif self.spec.kind != "memory":
-            self._listening = network.listen(self.host, self.fake.serve_stream)
+            self._listening = await self.door.open()
 
     def opened(self, link: Link) -> None:
         """A client has opened a link."""
@@ -284,7 +287,9 @@ class Place:
             return
         listening = self._listening
         self._away += 1
-        if how == "unresolvable":
+        if how == "unresolvable" and self.door.proxy is not None:
+            self.door.proxy.refuse = 502
+        elif how == "unresolvable":
             listening.resolvable = False
         else:
             listening.how, listening.seconds = how, seconds
@@ -292,6 +297,8 @@ class Place:
         self._away -= 1
         if not self._away:
             listening.how, listening.resolvable = "accept", True
+            if self.door.proxy is not None:
+                self.door.proxy.refuse = None
 
     def _children(self, key: str | None) -> list[Started]:
         running = self._sim.network.children.running(self.host)
@@ -337,7 +344,7 @@ class Place:
 
     def way_there(self) -> dict[str, Any]:
         """Proxy, socket path or httpx transport of the plans that lead here."""
-        return {}
+        return self.door.members
 
     # ------------------------------------------------------------------ scripted faults
 
@@ -354,6 +361,10 @@ class Place:
         rule = rule_of(honest(step), spot)
         if rule is None:
             return False
+        if self.spec.kind == "websocket" and not isinstance(rule.action, Wait | Status | Drop | Hang | RawBytes):
+            # the upgrade is no message, and cannot be answered by one
+            given = rule.when
+            rule.when = lambda arrival: arrival.http_method != "GET" and (given is None or given(arrival))
         engines = self.engines
         for engine in engines:
             rules = engine.rules.rules
