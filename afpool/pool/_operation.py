@@ -240,8 +240,9 @@ async def _relist(call: Call, state: ListState) -> None:
     if state.asked_before and state.flight is None and actor.machine.client is not None:
         # a list that goes to the wire asks for the plan; a list's first asking follows an opening, which has
         resolved = await through(call, "plan", resolve_plan(actor))
+        # told also where it is the binding's: the live client may have been opened under another one since
+        post(actor, m.PlanChanged(resolved.context))
         if resolved.context != call.binding.context:
-            post(actor, m.PlanChanged(resolved.context))
             raise other_plan()
     try:
         await through(

@@ -74,6 +74,23 @@ async def test_fifty_first_lists_at_once_are_one():
             assert len({tool.binding.list.id for tool in tools}) == 1
 
 
+async def test_a_plan_that_is_told_for_a_call_ends_the_client_of_another_plan():
+    # the call's list is doubted and asked for again, so the plan is asked: it is the call's, and not the client's
+    with trio.fail_after(30):
+        async with world() as w:
+            share_all(w, ALICE, BOB)
+            alices = await w.tool(ALICE)
+            await w.tool(BOB)  # keeps the list of the first plan
+            w.host.variant = "two"
+            newer = await w.pool.refresh(ALICE)
+            assert newer["echo"].binding.context != alices.binding.context
+            w.host.variant = "one"
+            alices.binding.list.unsettle("refresh")
+            await alices.call({"n": 1}, identity=ALICE)
+            await refused(newer["echo"].call({"n": 2}, identity=ALICE), "binding-changed")
+            assert w.sent() == 1
+
+
 async def test_another_name_or_context_is_another_list():
     async with world() as w:
         w.host.names = {"alice": "team", "bob": "crew", "carol": "team"}
