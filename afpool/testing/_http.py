@@ -300,7 +300,7 @@ class HttpConnection:
         """Keep an event stream open until either side ends it."""
         engine = self.server.engine
         exchange.ends_with_connection = True
-        data = self.head_of_stream({})
+        data = b"" if self.streaming else self.head_of_stream({})
         if opening:
             data += self.framed(h11.Data(data=opening))
         if first is not None:

@@ -9,7 +9,7 @@ import socket
 import pytest
 import trio
 
-from afpool.testing import Delay, FakeServer, FakeTool, Hang, echo_tool, sleep_tool
+from afpool.testing import Delay, FakeServer, FakeTool, Flood, Hang, echo_tool, sleep_tool
 
 BOTH = "application/json, text/event-stream"
 LIST_CHANGED = "notifications/tools/list_changed"
@@ -146,6 +146,18 @@ async def test_listen_acknowledges_notifies_and_ends(connect, autojump_clock):
             server.engine.listen_enabled = False
             seen = await (await connect(server)).modern_rpc("subscriptions/listen", wanted)
             assert seen.status == 404
+
+
+async def test_a_listen_is_answered_behind_a_flood(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http(era="stateless") as server:
+            server.on("subscriptions/listen", Flood(b"data: {}\n\n", times=1))
+            client = await connect(server)
+            body, headers = client.modern("subscriptions/listen", {"notifications": {}})
+            await client.send("POST", body, **headers)
+            assert await client.next_message() == {}
+            acknowledged = await client.next_message()
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
 
 
 async def test_closing_a_listen_is_no_cancelled_call(connect, autojump_clock):
