@@ -21,6 +21,23 @@ from tests.simulation.oracle_law import (
 )
 
 
+MARK = "mark-of-"
+"""How the marks of all calls begin. What a scripted answer says holds none."""
+
+
+def text_of(answer: Answer) -> str:
+    """The text blocks of a result, and how others are shown."""
+    result = (answer.message or {}).get("result")
+    content = result.get("content") if isinstance(result, dict) else None
+    parts = []
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict):
+            text = block.get("text")
+            plain = block.get("type") == "text" and isinstance(text, str)
+            parts.append(text if plain else f"[{block.get('type', 'unknown')}]")
+    return "\n".join(parts)
+
+
 def proven(request: Request, law: Law, before: float, *, strictly: bool = True) -> frozenset[str]:
     """What the answers that a client took before some time prove about a request."""
     server = law.servers.get(request.server)
@@ -33,7 +50,7 @@ def proven(request: Request, law: Law, before: float, *, strictly: bool = True) 
 
 def _final(request: Request, posted: bool) -> list[Answer]:
     """The answers that decide, first those with a message: they are the ones that end a request."""
-    answers = request.answers
+    answers = [each for each in request.answers if not each.open]
     if posted:
         # a 2xx says that the message was taken; what it came to is said on the stream
         answers = [each for each in answers if each.kind == "sse" or not 200 <= (each.status or 0) < 300]
@@ -70,9 +87,15 @@ def check_verdicts(facts: list[Fact], law: Law) -> Iterator[Violation]:
     ran = {fact.call for fact in of(facts, Ran)}
     sent = requests_of(facts)
     filed = {fact.call: fact for fact in of(facts, Filed)}
+    torn = [fact for fact in of(facts, Request) if fact.whole < 0 and fact.call is None]
     for ended in of(facts, Ended):
         call = ended.call
         requests = [request for request in sent.get(call, []) if request.seq < ended.seq]
+        key = began[call].key
+        if (ended.delivery or getattr(filed.get(call), 'delivery', None)) == D and not requests and any(
+            each.key in {key, None} and each.seq < ended.seq for each in torn
+        ):
+            continue  # so little of it left that nobody can say whose it was
         late = [request for request in sent.get(call, []) if request.seq > ended.seq]
         delivery = ended.delivery
         if ended.code == "caller-cancelled":
@@ -141,7 +164,9 @@ def _not_answered(began: Began, ended: Ended, requests: list[Request], law: Law)
     if ended.code in {"ok", "tool-error", "invalid-output"}:
         if not any("result" in (answer.message or {}) for answer in messages):
             yield "no result has come"
-        if ended.text is not None and began.mark and began.mark not in ended.text:
-            yield f"the answer is not of this call: {ended.text[:80]!r}"
+        if ended.text is not None and ended.text not in map(text_of, messages):
+            yield f"this text was never an answer to it: {ended.text[:80]!r}"
+        elif ended.text is not None and MARK in ended.text and began.mark not in ended.text:
+            yield f"the answer is of another call: {ended.text[:80]!r}"
     elif ended.error_code is not None and ended.error_code not in map(error_code, messages):
         yield f"no server said {ended.error_code}"

@@ -258,8 +258,11 @@ class Work:
 
     async def _ended(self, call: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         run = self.run
+        text: str | None = None
         try:
             result = await ask()
+            if isinstance(result, afpool.ToolResult):
+                text = result.text  # decoded when it is read
         except afpool.AfpoolError as error:
             self._file_end(
                 Ended(
@@ -280,7 +283,6 @@ class Work:
             self._file_end(Ended(call=call, code=f"raised {type(error).__name__}", delivery=None))
             run.failed(f"call {call}", error)
         else:
-            text = result.text if isinstance(result, afpool.ToolResult) else None
             code = "tool-error" if text is not None and result.is_error else "ok"
             self._file_end(Ended(call=call, code=code, delivery="answered", text=text))
             return result
@@ -369,9 +371,9 @@ class Work:
                 scope.deadline = trio.current_time() + step.close_after
             await self.ask("updates", lambda: self._read(subscription, step))
         if scope.cancelled_caught and step.how == "unsubscribe":
-            await self.ask(
-                "unsubscribe", lambda: bound.unsubscribe(step.uri, identity=caller, call_id=f"{step.id}.end")
-            )
+            ended = self._began(f"{step.id}.end", step.who, step.server, "unsubscribe", label, whose, None)
+            how = {"identity": caller, "call_id": f"{step.id}.end"}
+            await self._operate(ended, lambda: bound.unsubscribe(step.uri, **how), None)
         elif scope.cancelled_caught:
             subscription.close()
         self.run.subscriptions.discard(subscription)

@@ -266,6 +266,7 @@ class Answer(Fact):
         hint: The first bytes of a body without one.
         kind: `json`, `sse`, `text` or `empty`: what the body says it is.
         whole: Whether it ended in order.
+        open: It is a whole message whose line has not ended: an answer only if nothing comes after it.
     """
 
     request: Request | None
@@ -275,6 +276,7 @@ class Answer(Fact):
     hint: bytes = b""
     kind: str = "json"
     whole: bool = True
+    open: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -137,6 +137,8 @@ def verdict(request: Request, answer: Answer, *, posted: bool = False) -> frozen
         return _of_message(answer)
     if not answer.whole and message is None:
         return frozenset({D})
+    if status in {307, 308}:
+        return frozenset({R, D})
     if posted and answer.kind != "sse":
         if 400 <= status < 500:
             return frozenset({R})
@@ -148,8 +150,6 @@ def verdict(request: Request, answer: Answer, *, posted: bool = False) -> frozen
         return frozenset({R, A, D})  # the door of another era, or in doubt
     if status in REFUSING_STATUS or (status == 403 and "www-authenticate" in answer.headers):
         return frozenset({R})
-    if status in {307, 308}:
-        return frozenset({R, D})
     if message is not None:
         return _of_message(answer)
     if 200 <= status < 300 and answer.kind == "json":

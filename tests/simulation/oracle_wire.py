@@ -239,6 +239,11 @@ class Tap:
         elif isinstance(got, Lines):
             for one in got.feed(data):
                 self._shared(one)
+            if got.rest.endswith(b"}"):
+                for message in read_json(got.rest):
+                    request = self._pending.get(_number(message.get("id")))
+                    if request is not None and is_response(message):
+                        self._answer(request, message=message, open=True)
         else:
             for _, payload, _ in got.feed(data):
                 if payload is not None:
