@@ -60,7 +60,7 @@ class Janitor:
                 actor.tell(m.ClientLost(client.id, "aged"))
                 continue
             ends = actor.last_used + pool.limits.idle_timeout
-            if not machine.idle or machine.paused:
+            if machine.paused or not pool.openings.may_evict(actor):
                 ends = max(ends, now + pool.limits.idle_timeout)
             elif ends <= now:
                 pool.openings.evict(actor)

@@ -463,6 +463,25 @@ async def test_a_client_in_use_is_not_idle(autojump_clock):
             assert not w.pool.openings.clients
 
 
+async def test_a_client_is_closed_that_was_in_use_when_its_time_had_come(autojump_clock):
+    # in use by a list on its way, which takes no place; a place was given back shortly before the list came
+    with trio.fail_after(5000):
+        async with world(pool={"idle_timeout": 100.0, "open_timeout": 500.0, "deadline": 500.0}) as w:
+            async with trio.open_nursery() as nursery:
+                server = await w.pool.bind(ALICE, "files")
+                await w.tool()
+                event = trio.Event()
+                w.server.on("tools/list", HoldAnswer(event), times=1)
+                listing = start(nursery, lambda: w.pool.refresh(ALICE))
+                await trio.sleep(150)
+                await refused(server.prompts(identity=ALICE), "not-offered")
+                event.set()
+                await listing.answer()
+            assert len(w.pool.openings.clients) == 1
+            await trio.sleep(205)  # the janitor looks again at the latest when the time has passed once more
+            assert not w.pool.openings.clients
+
+
 # ---------------------------------------------------------------------------- what cannot be opened
 
 
