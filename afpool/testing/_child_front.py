@@ -127,12 +127,14 @@ class ChildFront(StreamFront):
 
     async def _read_all(self, nursery: trio.Nursery) -> None:
         pieces: list[bytes | bytearray] = []
-        while data := await self._stdin.receive_some(_READ):
-            head, *lines = data.split(b"\n")
-            pieces.append(head)
-            for line in lines:
-                self._take(b"".join(pieces), nursery)
-                pieces = [line]
+        # Input that breaks off is input that has ended.
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await self._stdin.receive_some(_READ):
+                head, *lines = data.split(b"\n")
+                pieces.append(head)
+                for line in lines:
+                    self._take(b"".join(pieces), nursery)
+                    pieces = [line]
 
     async def _write_all(self) -> None:
         with suppress(trio.BrokenResourceError):

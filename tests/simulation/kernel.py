@@ -5,7 +5,7 @@ What would differ from run to run is taken over here, for the time of the run:
 * the clock is trio's mock clock, which jumps as soon as nobody can go on;
 * the order in which ready tasks run is shuffled by the seed (trio offers that for tests);
 * `os.urandom`, for keys and masks that libraries make;
-* garbage is collected between worlds, so that no finalizer runs at a moment of its own choosing;
+* garbage is not collected while a world runs, so that no finalizer runs at a moment of its own choosing;
 * threads: `Sim.in_thread` runs the function in the loop, a while later.
 
 A run that takes too much real time is ended with the stacks of all tasks, whatever it is busy with.
@@ -18,6 +18,7 @@ import os
 import random
 import signal
 import threading
+import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,7 +65,7 @@ class Sim:
     clock: MockClock
     random: random.Random
     nursery: trio.Nursery
-    trace: list[str]
+    trace: list[str] = attrs.field(repr=False)
     thread_seconds: float = 0.001
     _id: int = 0
 
@@ -100,12 +101,31 @@ def run_world(
     seed = str(seed)
     clock = MockClock(autojump_threshold=0)
     trace: list[str] = []
-    with _own(seed), _guard(real_seconds):
-        trio.run(_run, main, seed, clock, trace, clock=clock, strict_exception_groups=True)
+    with _own(seed), _guard(real_seconds) as scope:
+        trio.run(_run, main, seed, clock, trace, scope, clock=clock, strict_exception_groups=True)
+    if gc.get_freeze_count():
+        gc.collect()
     return "\n".join(trace).encode()
 
 
+def freeze() -> None:
+    """Take everything that is there now out of what is collected between worlds: before many of them."""
+    gc.collect()
+    gc.freeze()
+
+
 async def _run(
+    main: Callable[[Sim], Awaitable[object]],
+    seed: str,
+    clock: MockClock,
+    trace: list[str],
+    scope: trio.CancelScope,
+) -> None:
+    with scope:
+        await _live(main, seed, clock, trace)
+
+
+async def _live(
     main: Callable[[Sim], Awaitable[object]], seed: str, clock: MockClock, trace: list[str]
 ) -> None:
     network = Network(f"{seed}/network", trace, clock.current_time)
@@ -156,34 +176,52 @@ def _own(seed: str) -> Iterator[None]:
     os.urandom = chance.randbytes
     changed._ALLOW_DETERMINISTIC_SCHEDULING = True
     scheduler._r.seed(f"{seed}/scheduler")
+    libraries = random.getstate()  # what libraries roll, such as the payload of a WebSocket ping
+    random.seed(f"{seed}/libraries")
     gc.disable()
     try:
         yield
     finally:
         os.urandom, changed._ALLOW_DETERMINISTIC_SCHEDULING, collecting = real
         scheduler._r.setstate(state)
+        random.setstate(libraries)
         if collecting:
             gc.enable()
 
 
 @contextmanager
-def _guard(seconds: float) -> Iterator[None]:
-    """Raise in the middle of whatever runs when so much real time is over. Only a main thread can do it."""
+def _guard(seconds: float) -> Iterator[trio.CancelScope]:
+    """End a run when so much real time is over; gives the scope that it has to run in.
+
+    It is cancelled first, which leaves nothing behind. Where that does not help (a step that does not end, a
+    cancellation that is ignored) an exception is raised in the middle of whatever runs. Only a main thread
+    can do it.
+    """
+    scope = trio.CancelScope()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield scope
         return
+    stacks: list[str] = []
 
     def ring(number: int, frame: types.FrameType | None) -> None:
-        del number, frame
-        raise RanTooLong(f"more than {seconds:g} real seconds\n{tasks()}")
+        del number
+        stacks.append(
+            f"more than {seconds:g} real seconds\n{tasks()}\n{''.join(traceback.format_stack(frame))}"
+        )
+        if len(stacks) > 1:
+            raise RanTooLong(stacks[0])
+        trio.lowlevel.current_trio_token().run_sync_soon(scope.cancel)
+        signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds / 10))
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        yield scope
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    if stacks:
+        raise RanTooLong(stacks[0])
 
 
 def tasks() -> str:
