@@ -51,7 +51,8 @@ def in_memory(*servers: FakeServer, seams: Seams | None = None) -> Seams:
         await trio.lowlevel.checkpoint()
         found = None
         if family in {socket.AF_INET, socket.AF_INET6}:
-            found = by_address.get((names.get(address[0], address[0]), address[1]))
+            host, port = address
+            found = by_address.get((names.get(host, host), port))
         if found is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = memory_link_pair()

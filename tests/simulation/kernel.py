@@ -205,9 +205,8 @@ def _guard(seconds: float) -> Iterator[trio.CancelScope]:
 
     def ring(number: int, frame: types.FrameType | None) -> None:
         del number
-        stacks.append(
-            f"more than {seconds:g} real seconds\n{tasks()}\n{''.join(traceback.format_stack(frame))}"
-        )
+        here = "".join(traceback.format_stack(frame))
+        stacks.append(f"more than {seconds:g} real seconds\n{tasks()}\n{here}")
         if len(stacks) > 1:
             raise RanTooLong(stacks[0])
         trio.lowlevel.current_trio_token().run_sync_soon(scope.cancel)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -33,6 +33,9 @@ from afpool import (
 from afpool.testing import FakeServer, FakeTool, Progress
 from tests.simulation.kernel import EPOCH, RanTooLong, Sim, run_world
 from tests.simulation.world import Weather
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUGH = Weather(latency=0.01, jitter=0.05, piece=100, short_writes=0.3, buffer=700, connect=0.1, resolve=0.1)
@@ -237,7 +240,7 @@ class TestARunThatDoesNotEnd:
 
         async def spin() -> None:
             try:
-                while True:
+                for _ in itertools.repeat(None):
                     await trio.sleep(1)
             finally:
                 left.append(1)
@@ -263,7 +266,7 @@ class TestARunThatDoesNotEnd:
 
     def test_one_that_ends_in_time_is_left_alone(self) -> None:
         async def main(sim: Sim) -> None:
-            await trio.sleep(100_000)
+            await trio.sleep(10_000)
 
         run_world(main, 1, real_seconds=5)
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""The simulated network does what a kernel and a network do: order, room, latency, ends, resets, and faults."""
+"""The simulated network does what a kernel and a network do: order, room, latency, ends, faults."""
 
 from __future__ import annotations
 
