@@ -1,7 +1,8 @@
 """Ends what is idle or old.
 
 A client that nobody has used for `idle_timeout`, counted from the end of the last place, is closed; one that
-is older than `max_age` is replaced; a kept connection past its time is closed.
+is older than `max_age` is replaced; a kept connection past its time is closed. A key whose actor crashed for
+good is forgotten when it has refused for `idle_timeout`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Janitor:
         pool.background.bury_stopped()
         for actor in list(pool.kept):
             machine = actor.machine
-            if machine.client is None or actor.phase == "crashed":
+            if actor.phase == "crashed":
+                due = min(due, pool.background.forget_stopped(actor, now))
+                continue
+            if machine.client is None:
                 continue
             client = machine.client.handle
             patience = pool.limits.max_age / 10

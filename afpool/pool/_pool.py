@@ -355,6 +355,16 @@ class Pool:
         """One limits object per server, shared by its keys."""
         return self._key_limits[server.name]
 
+    def forget(self, actor: KeyActor) -> None:
+        """Let go of an actor that takes nothing any more: its key gets another one when it is asked for again."""
+        self.keep(actor, keep=False)
+        if self.knows(actor):
+            del self._actors[actor.key]
+
+    def knows(self, actor: KeyActor) -> bool:
+        """Whether it is the actor of its key."""
+        return self._actors.get(actor.key) is actor
+
     def keep(self, actor: KeyActor, *, keep: bool) -> None:
         """Hold an actor while it has something to live for; inspect it only then."""
         if keep:
