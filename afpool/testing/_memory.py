@@ -51,8 +51,8 @@ def in_memory(*servers: FakeServer, seams: Seams | None = None) -> Seams:
         await trio.lowlevel.checkpoint()
         found = None
         if family in {socket.AF_INET, socket.AF_INET6}:
-            host, port = address
-            found = by_address.get((names.get(host, host), port))
+            host: str = address[0]
+            found = by_address.get((names.get(host, host), address[1]))
         if found is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = memory_link_pair()
