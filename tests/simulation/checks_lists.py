@@ -129,13 +129,22 @@ class Received:
         if incarnation is not None:
             self.notices.setdefault(incarnation, []).append(heard)
 
-    def newest(self, incarnation: Incarnation, at: float) -> _List | None:
-        """The last list that had been received before some time."""
-        found = None
+    def newest(self, incarnation: Incarnation, request: Request) -> list[_List]:
+        """The last list that had been received before a request left, and what came in the very instant.
+
+        Any of them may be the one that is known: an answer that has just come is still being read.
+        """
+        found: list[_List] = []
         for each in self.lists.get(incarnation, ()):
-            if each.at < at:
-                found = each
+            if each.at < request.at:
+                found = [each]
+            elif each.seq < request.seq:
+                found.append(each)
         return found
+
+    def asked(self, incarnation: Incarnation, seq: int) -> int:
+        """When the last list was asked for that had been received before some fact; -1 for none."""
+        return max((each.asked for each in self.lists.get(incarnation, ()) if each.seq < seq), default=-1)
 
 
 def check_lists(facts: list[Fact], law: Law) -> Iterator[Violation]:
@@ -157,23 +166,23 @@ def check_lists(facts: list[Fact], law: Law) -> Iterator[Violation]:
 def _untrue(
     received: Received, incarnation: Incarnation, bound: Bound, call: Began, request: Request, law: Law
 ) -> Iterator[tuple[str, str]]:
-    newest = received.newest(incarnation, request.at)
-    if newest is not None and call.tool not in newest.twice:
-        shown = newest.tools.get(call.tool)
-        if shown != bound.definitions.get(call.tool):
-            what = "not at all" if shown is None else "otherwise"
-            yield "I5", f"left though the list received as #{newest.seq} shows it {what}"
+    newest = received.newest(incarnation, request)
+    known = [each for each in newest if call.tool not in each.twice]
+    wanted = bound.definitions.get(call.tool)
+    if known and len(known) == len(newest) and all(each.tools.get(call.tool) != wanted for each in known):
+        what = "not at all" if known[0].tools.get(call.tool) is None else "otherwise"
+        yield "I5", f"left though the list received as #{known[0].seq} shows it {what}"
     if bound.shared:
         return
     server = law.servers.get(request.server)
-    if newest is not None and server is not None and server.refuses:
-        later = newest.seq > bound.seq and received.began[incarnation] < bound.epoch_from
-        if later and _differs(newest, bound.definitions):
-            yield "I5", f"left though the list has changed since (#{newest.seq})"
-    asked = -1 if newest is None else newest.asked
+    if newest and server is not None and server.refuses and received.began[incarnation] < bound.epoch_from:
+        if all(each.seq > bound.seq and _differs(each, bound.definitions) for each in newest):
+            yield "I5", f"left though the list has changed since (#{newest[0].seq})"
+    asked = received.asked(incarnation, request.seq)
     for heard in received.notices.get(incarnation, ()):
-        if asked < heard.seq and heard.at < request.at and newest is not None and _counts(heard, server):
+        if -1 < asked < heard.seq and heard.at < request.at and _counts(heard, server):
             yield "I2", f"left on a list whose change was announced (#{heard.seq}) and that was not asked for since"
+            return
 
 
 def _counts(heard: Heard, server: ServerLaw | None) -> bool:

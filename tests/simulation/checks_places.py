@@ -21,7 +21,8 @@ from tests.simulation.ground import (
     Unlinked,
     of,
 )
-from tests.simulation.oracle_law import Law, Violation, is_question
+from tests.simulation.checks_delivery import proven
+from tests.simulation.oracle_law import Law, R, Violation, is_question
 
 OPENING = frozenset({"initialize", "server/discover"})
 
@@ -113,11 +114,16 @@ def check_openings(facts: list[Fact], law: Law) -> Iterator[Violation]:
         waiting[request.key] = [*still, request]
 
 
+def _refused(request: Request, law: Law) -> bool:
+    """Whether a request was an attempt that another one follows."""
+    return R in proven(request, law, float("inf"))
+
+
 def check_rounds(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """I3, of rounds: a question is answered once."""
     asked: dict[str, int] = {}
     for request in of(facts, Request):
-        if request.call is not None and "inputResponses" in request.params:
+        if request.call is not None and "inputResponses" in request.params and not _refused(request, law):
             asked[request.call] = asked.get(request.call, 0) + 1
     answered: dict[str, int] = {}
     for request in of(facts, Request):

@@ -315,9 +315,11 @@ class Run:
     def _held(self) -> dict[str, Any]:
         pool = self.pool
         numbers = pool.statistics()
+        # the state of one that crashed for good says nothing any more
+        machines = [actor.machine for actor in pool.actors() if actor.phase != "crashed"]
         return {
-            "places": sum(actor.machine.in_flight for actor in pool.actors()),
-            "waiters": sum(len(actor.machine.waiting or ()) for actor in pool.actors()),
+            "places": sum(machine.in_flight for machine in machines),
+            "waiters": sum(len(machine.waiting or ()) for machine in machines),
             "running": len(pool.running),
             "in flight": numbers.in_flight,
             "waiting": numbers.waiting,

@@ -56,6 +56,7 @@ class SeenWires:
                 kind = "lines" if link.kernel else "http"
                 marks = getattr(link, "marks", None)
                 self._wires.open(link.number, place.spec.name, place.name, kind, marks)
+                place.opened(link)
         elif what.startswith(ENDS):
             tap = self._wires.taps.get(link.number)
             if tap is not None:

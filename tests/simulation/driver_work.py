@@ -162,6 +162,7 @@ class Work:
             return await ask()
         except afpool.AfpoolError as error:
             run.counts[f"{what}:{error.code}"] += 1
+            run.counts[f"outcome:{error.code}"] += 1
             run.sim.note(f"{what}: {error.code} {error.delivery}")
             self._show(error)
         except Exception as error:
@@ -178,9 +179,11 @@ class Work:
         held = self.hands.handles.get(pair, [])
         if step.binding == "listed" or not held:
             if not await self._listed(step.who, step.server):
+                self.run.counts["no call: not listed"] += 1
                 return None
             held = self.hands.handles.get(pair, [])
         if not held:
+            self.run.counts["no call: nothing listed"] += 1
             return None
         at = {"first": 0, "previous": -2}.get(step.binding, -1)
         handle = held[max(at, -len(held))]
