@@ -40,6 +40,10 @@ EPOCH = 1_800_000_000.0
 """What the calendar says when a world begins."""
 
 
+_frozen: list[bool] = []
+"""Not empty once `freeze` was called: only then is it cheap to collect garbage after each world."""
+
+
 class RanTooLong(BaseException):
     """A run took more real time than it may; the text holds the stacks of its tasks."""
 
@@ -103,7 +107,7 @@ def run_world(
     trace: list[str] = []
     with _own(seed), _guard(real_seconds) as scope:
         trio.run(_run, main, seed, clock, trace, scope, clock=clock, strict_exception_groups=True)
-    if gc.get_freeze_count():
+    if _frozen:
         gc.collect()
     return "\n".join(trace).encode()
 
@@ -112,6 +116,7 @@ def freeze() -> None:
     """Take everything that is there now out of what is collected between worlds: before many of them."""
     gc.collect()
     gc.freeze()
+    _frozen.append(True)
 
 
 async def _run(
