@@ -252,7 +252,9 @@ async def _relist(call: Call, state: ListState) -> None:
         )
     except AfpoolError as error:
         if call.client is None and not state.alive:
-            return  # its client went with it: step 3 decides by definition
+            # its client went with it: step 3 decides by definition, unless what failed was the call itself
+            call.recheck("list", gate=False)
+            return
         if error.delivery == NOT_SENT:
             raise
         raise _list_failed(error) from error
