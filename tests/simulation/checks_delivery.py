@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.simulation.ground import Answer, Began, Ended, Fact, Filed, Ran, Request, of
+from tests.simulation.ground import Answer, Began, Ended, Fact, Filed, Ran, Request, Stopped, of
 from tests.simulation.oracle_law import (
     AFTER_A_QUESTION,
     CODES,
@@ -60,9 +60,12 @@ def _final(request: Request, posted: bool) -> list[Answer]:
 def check_attempts(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """I3: of the attempts of a call at most one is anything but refused; no tool runs a call twice."""
     began = {fact.call: fact for fact in of(facts, Began)}
+    cut = {fact.ran for fact in of(facts, Stopped) if not fact.done}
     ran: dict[str, list[Ran]] = {}
     for fact in of(facts, Ran):
-        if fact.call is not None:
+        first = began.get(fact.call or "")
+        # a server that recognises calls has no answer to give again for a run that was cut short with its process
+        if fact.call is not None and not (first is not None and first.repeats and fact.seq in cut):
             ran.setdefault(fact.call, []).append(fact)
     sent = requests_of(facts)
     for call, runs in ran.items():
@@ -86,7 +89,11 @@ def check_verdicts(facts: list[Fact], law: Law) -> Iterator[Violation]:
     began = {fact.call: fact for fact in of(facts, Began)}
     ran = {fact.call for fact in of(facts, Ran)}
     sent = requests_of(facts)
-    filed = {fact.call: fact for fact in of(facts, Filed)}
+    filed: dict[str, Filed] = {}
+    for use in of(facts, Filed):
+        # each pass of a call that is asked for again has a use of its own: what one has in doubt stays so
+        if use.call not in filed or filed[use.call].delivery != D:
+            filed[use.call] = use
     torn = [fact for fact in of(facts, Request) if fact.whole < 0 and fact.call is None]
     for ended in of(facts, Ended):
         call = ended.call
@@ -99,11 +106,10 @@ def check_verdicts(facts: list[Fact], law: Law) -> Iterator[Violation]:
         late = [request for request in sent.get(call, []) if request.seq > ended.seq]
         delivery = ended.delivery
         if ended.code == "caller-cancelled":
-            use = filed.get(call)
-            if use is None:
+            if call not in filed:
                 yield Violation("I10", ended.seq, f"call {call} was cancelled and no use of it was filed")
                 continue
-            delivery = use.delivery
+            delivery = filed[call].delivery
         for why in _false(began[call], ended, delivery, requests, late, law, ran=call in ran):
             yield Violation("I10", ended.seq, f"call {call} ({ended.code}, {delivery}): {why}")
 

@@ -54,9 +54,9 @@ class Runs:
             )
         )
 
-    def end(self, ran: Ran) -> None:
-        """It has ended, or was cancelled."""
-        self.ground.file(Stopped(ran=ran.seq))
+    def end(self, ran: Ran, *, done: bool) -> None:
+        """It has ended, or was cut short."""
+        self.ground.file(Stopped(ran=ran.seq, done=done))
 
 
 def listed_tool(spec: ToolSpec, runs: Runs, *, revision: int = 0, scope: int = 0, strange: bool = False) -> FakeTool:
@@ -72,6 +72,10 @@ def listed_tool(spec: ToolSpec, runs: Runs, *, revision: int = 0, scope: int = 0
     members: dict[str, Any] = {}
     if scope:
         members["_meta"] = {"request": scope}
+    if spec.kind == "badschema":
+        members["outputSchema"] = {"type": "object", "properties": {"n": {"type": "no such type"}}}
+    if spec.kind == "wordy":
+        members["title"] = f"many words {revision} " * 6000
     if spec.kind == "structured":
         members["outputSchema"] = {
             "type": "object",
@@ -101,13 +105,14 @@ def _handler(spec: ToolSpec, runs: Runs) -> Callable[[Mapping[str, Any], Arrival
         said = {"mark": ran.mark, "who": ran.key, "tool": spec.name}
         inner = play(said, arguments, arrival)
         reply: Any = None
+        done = False
         try:
             while True:
                 reply = yield await inner.asend(reply)
         except StopAsyncIteration:
-            pass
+            done = True
         finally:
-            runs.end(ran)
+            runs.end(ran, done=done)
             await inner.aclose()
 
     return handler
@@ -146,7 +151,11 @@ async def _fail(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arr
 
 
 async def _structured(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+    if arguments.get("none"):
+        yield text_result(json.dumps(said))
+        return
     number: Any = "no number" if arguments.get("bad") else 1
+    said = {**said, "pad": "x" * int(arguments.get("size", 0))}
     yield {**text_result(json.dumps(said)), "structuredContent": {"n": number, "mark": said["mark"]}}
 
 
@@ -184,6 +193,7 @@ _PLAYS: Final[Mapping[str, Callable[..., AsyncGenerator[Any, Any]]]] = {
     "ask": _ask,
     "rounds": _rounds,
     "structured": _structured,
+    "badschema": _structured,
 }
 
 

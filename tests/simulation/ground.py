@@ -355,9 +355,10 @@ class Ran(Fact):
 
 @attrs.define(eq=False, kw_only=True)
 class Stopped(Fact):
-    """A tool has ended, or was cancelled; `ran` is the number of the fact that it had begun."""
+    """A tool has ended (`done`) or was cut short; `ran` is the number of the fact that it had begun."""
 
     ran: int
+    done: bool = True
 
 
 # ------------------------------------------------------------------------------------------ the end
@@ -413,7 +414,8 @@ def line(fact: Fact) -> str:
         elif isinstance(value, frozenset):
             value = ",".join(sorted(value))
         words.append(f"{field.name}={value}")
-    return f"{fact.at:10.4f} {type(fact).__name__} {' '.join(words)}"[:400]
+    text = f"{fact.at:10.4f} {type(fact).__name__} {' '.join(words)}"[:400]
+    return text.encode("utf-8", "backslashreplace").decode()  # servers send lone surrogates
 
 
 def of(facts: list[Fact], kind: type[T]) -> Iterator[T]:
