@@ -46,9 +46,30 @@ def wanted() -> tuple[str, ...]:
     )
 
 
+ASKING: Final = (
+    "outcome",
+    "list",
+    "listing",
+    "refresh",
+    "warm",
+    "bind",
+    "updates",
+    "unsubscribe",
+    "strangers",
+    "drain",
+)
+"""Families of what was asked of the pool: a code counts as seen wherever it was answered."""
+
+
 def missing(counts: Mapping[str, int]) -> list[str]:
     """What was never seen."""
-    return [name for name in wanted() if not counts.get(name)]
+    return [name for name in wanted() if not _seen(counts, name)]
+
+
+def _seen(counts: Mapping[str, int], name: str) -> bool:
+    family, _, member = name.partition(":")
+    families = ASKING if family == "outcome" else (family,)
+    return any(counts.get(f"{each}:{member}" if member else each) for each in families)
 
 
 def table(counts: Mapping[str, int]) -> str:

@@ -148,8 +148,8 @@ class Run:
         with self._block:
             async with afpool.open_pool(
                 servers,
-                plan=host.plan,
-                share=host.share,
+                plan=host.plan if world.plan_waits else host.plan_at_once,
+                share=host.share if world.shares else None,
                 credentials=host,
                 signer=host.signer(),
                 secret=SECRET,
@@ -177,6 +177,7 @@ class Run:
             pins = self.places[spec.name][0].pins(spec.pinned, spec.compare_without)
         return Server(
             name=spec.name,
+            plan=self.host.fixed_plan(spec) if spec.fixed_plan else None,
             keyed_on=spec.keyed_on,
             on_list_change=spec.on_list_change,
             pins=pins,

@@ -155,14 +155,30 @@ class Host:
 
     async def plan(self, name: str, projection: Identity) -> Any:
         """The pool's plan function."""
-        server = self.world.server(name)
-        key = key_of(server, projection)
-        truth = self.plans.setdefault(key, PlanTruth(0))
-        mood = truth.mood
+        mood = self._truth(name, projection)[2].mood
         if mood == "hangs":
             await trio.sleep_forever()
         if mood == "slow":
             await trio.sleep(1.0)
+        return self.plan_at_once(name, projection)
+
+    def _truth(self, name: str, projection: Identity) -> tuple[ServerSpec, str, PlanTruth]:
+        server = self.world.server(name)
+        key = key_of(server, projection)
+        return server, key, self.plans.setdefault(key, PlanTruth(0))
+
+    def fixed_plan(self, server: ServerSpec) -> Plan:
+        """The plan of a server that has one of its own."""
+        key = key_of(server, Identity())
+        mark = f"{server.name}-0/0"
+        plan = self.make_plan(server, key, mark, PlanTruth(0))
+        self.ground.file(PlanTold(key=key, context=plan.context(SECRET), place=mark))
+        return plan
+
+    def plan_at_once(self, name: str, projection: Identity) -> Any:
+        """A plan function that never waits."""
+        server, key, truth = self._truth(name, projection)
+        mood = truth.mood
         if mood == "raises":
             raise AppFault("there is no plan")
         if mood == "rubbish":
@@ -189,7 +205,12 @@ class Host:
             transport = place.child_transport(marks, nowhere=truth.mood == "nowhere")
         else:
             transport = HttpTransport(url=url, headers=marks, streaming=way.streaming, **place.way_there())
-        return Plan(transport=transport, credential=requirement, requests=self._requests(server))
+        return Plan(
+            transport=transport,
+            credential=requirement,
+            requests=self._requests(server),
+            protocol_version=way.version or None,
+        )
 
     # ------------------------------------------------------------------ sharing
 
@@ -258,6 +279,8 @@ class Host:
             return NeedsAuthorization(address, "consent-1")
         if mood == "anonymous" or (server.way.credential == "anonymous-first" and request.reason == "call"):
             return Anonymous()
+        if mood == "rubbish":
+            return "no credential"
         if mood == "bad-header":
             return Issued(bad_credential(server.way.form, token.value))
         if request.rejected:

@@ -167,6 +167,12 @@ class Place:
         offers.logging = manners.logs
         server.get_stream = manners.get_stream
         server.keep_alive_max_requests = manners.keep_alive
+        if server.sse is not None:
+            server.sse.accept_late = manners.accepts_late
+            if manners.posts != "usual":
+                server.sse.endpoint = {"foreign": "http://elsewhere.sim/post?s={}", "gibberish": "http://[{}"}[
+                    manners.posts
+                ]
         for rule in [*self._own_rules(), *self._last_rules()]:
             server.engine.rules.add(rule)
 

@@ -55,6 +55,16 @@ class Hands:
                     del held[pair]
 
 
+def progress_of(how: str) -> Callable[[Any], None] | None:
+    """A progress callback of the host's."""
+
+    def progress(item: Any) -> None:
+        if how == "raises":
+            raise RuntimeError("the host's own")
+
+    return None if how == "none" else progress
+
+
 class Work:
     """Carries out the work of a story.
 
@@ -94,7 +104,9 @@ class Work:
         with trio.CancelScope() as scope:
             if step.cancel_after is not None:
                 scope.deadline = trio.current_time() + step.cancel_after
-            await self._listed(step.who, step.server, refresh=step.refresh, deadline=step.deadline)
+            await self._listed(
+                step.who, step.server, refresh=step.refresh, deadline=step.deadline, live=step.live
+            )
 
     async def _listed(
         self,
@@ -104,6 +116,7 @@ class Work:
         refresh: bool = False,
         deadline: float | None = None,
         what: str = "list",
+        live: bool = False,
     ) -> bool:
         """List tools and keep them; whether it came to that."""
         run = self.run
@@ -111,7 +124,7 @@ class Work:
         until = None if deadline is None else trio.current_time() + deadline
 
         async def ask() -> Any:
-            pool, identity = run.pool, run.identity(who)
+            pool, identity = run.pool, run.host.caller(who) if live else run.identity(who)
             if refresh:
                 return await pool.refresh(identity, server, deadline=until)
             return await pool.tools(identity, server, deadline=until)
@@ -202,20 +215,13 @@ class Work:
         args: Any = {"region": "eu", **step.args, "mark": f"mark-of-{step.id}."}
         if step.bad_args:
             args = ["no", "object"]
-        seen = [0]
-
-        def progress(item: Any) -> None:
-            seen[0] += 1
-            if step.progress == "raises":
-                raise RuntimeError("the host's own")
-
         async def ask() -> Any:
             result = await tool.call(
                 args,
                 identity=caller,
                 deadline=deadline,
                 call_id=step.id,
-                on_progress=None if step.progress == "none" else progress,
+                on_progress=progress_of(step.progress),
                 chain=run.tickets(step.inside),
             )
             return result.raise_for_error() if step.raise_for_error else result
@@ -329,7 +335,12 @@ class Work:
             return
         caller, label, whose = self._caller(step.caller or step.who, step.server, live=step.live)
         deadline = None if step.deadline is None else trio.current_time() + step.deadline
-        how: dict[str, Any] = {"identity": caller, "deadline": deadline, "call_id": step.id}
+        how: dict[str, Any] = {
+            "identity": caller,
+            "deadline": deadline,
+            "call_id": step.id,
+            "on_progress": progress_of(step.progress),
+        }
         asked: Mapping[str, Callable[[], Awaitable[Any]]] = {
             "resources": lambda: bound.resources(**how),
             "templates": lambda: bound.resource_templates(**how),

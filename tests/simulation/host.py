@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -26,8 +26,8 @@ class RotateCredential(Host):
         how: `new`: another value, which the server takes as well as the old one; `revoked`: the server takes
             only another value, which the provider gives from then on; `stale`: the same, but the provider
             gives the old value until it is told that it was rejected; `raises`, `bad-header`,
-            `needs-consent`, `anonymous`, `hangs`, `slow` (a second): what the provider does from then on;
-            `good`: as in the beginning.
+            `needs-consent`, `anonymous`, `hangs`, `slow` (a second), `rubbish`: what the provider does from
+            then on; `good`: as in the beginning.
     """
 
     who: str | None = None
@@ -42,6 +42,7 @@ class RotateCredential(Host):
         "anonymous",
         "hangs",
         "slow",
+        "rubbish",
         "good",
     ] = "new"
 
@@ -142,6 +143,12 @@ class EvictPressure(Host):
     strangers: int = 3
 
 
+Turn: TypeAlias = Literal[
+    "any", "Admit", "PlanChanged", "Opened", "OpenFailed", "Listed", "ListChanged", "Settle", "Abandon",
+    "ClientLost", "Evict", "Revoke", "Pause", "Resume", "Drain", "Close",
+]  # fmt: skip
+
+
 @attrs.frozen(kw_only=True)
 class CrashActor(Host):
     """A fault of the pool's own: a turn of the key raises.
@@ -156,9 +163,7 @@ class CrashActor(Host):
 
     who: str
     server: str
-    turn: Literal["any", "Admit", "Opened", "OpenFailed", "Listed", "ListChanged", "Settle", "ClientLost"] = (
-        "any"
-    )
+    turn: Turn = "any"
     after: bool = False
     times: int = 1
 

@@ -24,7 +24,7 @@ KINDS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 TOOLS: Final[Mapping[str, float]] = {
     "echo": 6, "sleep": 6, "progress": 2, "chatty": 1, "big": 1.5, "fail": 1, "error": 1, "ask": 2,
-    "rounds": 2, "address": 1, "structured": 1.5, "strange": 0.5,
+    "rounds": 2, "address": 1, "structured": 1.5, "strange": 0.5, "wordy": 0.4, "badschema": 0.4,
 }  # fmt: skip
 
 
@@ -76,6 +76,8 @@ def make_world(swarm: Swarm) -> World:
         limits=_limits(swarm, servers),
         signer=swarm.pick(typing.get_args(Signing)) if swarm.chance(0.15) else "none",
         weather=_weather(swarm),
+        plan_waits=not swarm.chance(0.2),
+        shares=any(server.share for server in servers) or swarm.chance(0.5),
     )
 
 
@@ -123,6 +125,8 @@ def _server(swarm: Swarm, name: str, people: tuple[Person, ...]) -> ServerSpec:
     if places > 1:
         leads = {person.name: 1 for person in people if swarm.chance(0.3)}
         spec = attrs.evolve(spec, leads=leads)
+    if not keyed_on and swarm.chance(0.5):
+        spec = attrs.evolve(spec, fixed_plan=True)
     if swarm.has("sharing", 0.4):
         roles = {person.name: swarm.pick(["role-a", "role-a", "role-b"]) for person in people}
         spec = attrs.evolve(spec, share={who: role for who, role in roles.items() if swarm.chance(0.8)})
@@ -160,6 +164,8 @@ def _manners(swarm: Swarm, spec: ServerSpec) -> Manners:
         completes=offers and swarm.chance(0.7),
         logs=offers and swarm.chance(0.7),
         slow_start=swarm.pick([0.05, 0.5, 3.0]) if swarm.has("slow start", 0.2) else 0.0,
+        posts=swarm.pick(["foreign", "gibberish"]) if spec.kind == "sse" and swarm.chance(0.08) else "usual",
+        accepts_late=spec.kind == "sse" and swarm.chance(0.25),
     )
 
 
@@ -189,7 +195,18 @@ def _way(swarm: Swarm, spec: ServerSpec) -> Way:
         answering=swarm.weighted(
             {"at-once": 6, "slowly": 3, "raises": 1, "misfit": 1, "never": 1, "declines": 2}
         ),
+        version=swarm.pick(_versions(spec)) if swarm.has("pinned versions", 0.2) else "",
         scopes=("read",) if credential != "none" and swarm.chance(0.5) else (),
+    )
+
+
+def _versions(spec: ServerSpec) -> list[Any]:
+    """What a plan may pin: mostly what the server speaks."""
+    handshake, stateless = ["2025-06-18", "2025-11-25"], ["2026-07-28"]
+    if spec.kind == "sse":
+        return ["2024-11-05", *handshake]
+    return {"handshake": handshake * 3 + stateless, "stateless": handshake[:1] + stateless * 4}.get(
+        spec.era, handshake + stateless
     )
 
 

@@ -108,7 +108,7 @@ class Scene:
         if kind == "rounds":
             return {"rounds": swarm.pick([1, 1, 2, 3, 12])}
         if kind == "structured":
-            return {"bad": True} if swarm.chance(0.3) else {}
+            return swarm.pick([{}, {}, {"bad": True}, {"none": True}, {"size": 90_000}])
         return {"pad": swarm.pick([3000, 70000])} if swarm.chance(0.05) else {}
 
     def binding(self) -> Any:

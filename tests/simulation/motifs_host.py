@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import typing
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.simulation.host import Turn
 from tests.simulation.motifs import flat
 from tests.simulation.steps import (
     ChangePlan,
@@ -80,7 +82,7 @@ def share_changes(scene: Scene) -> list[Step]:
     who, server = scene.some_pair()
     at = scene.when()
     how: Any = scene.swarm.weighted({"name": 4, "raises": 2, "rubbish": 1})
-    name = scene.swarm.pick(["role-a", "role-b", "role-c", None])
+    name = scene.swarm.pick(["role-a", "role-b", "rôle-c", None])
     change = ChangeShare(at=scene.after(at), who=who, server=server.name, name=name, how=how)
     back = ChangeShare(at=change.at + 2.0, who=who, server=server.name, name=server.share.get(who))
     return flat(
@@ -103,7 +105,7 @@ def credential_changes(scene: Scene) -> list[Step]:
     how: Any = scene.swarm.weighted(
         {
             "new": 3, "revoked": 4, "stale": 4, "raises": 3, "bad-header": 2, "needs-consent": 3,
-            "anonymous": 2, "hangs": 1, "slow": 2,
+            "anonymous": 2, "hangs": 1, "slow": 2, "rubbish": 1,
         }
     )  # fmt: skip
     whose = None if scene.swarm.chance(0.3) else who
@@ -131,6 +133,9 @@ def caller_withdrawn(scene: Scene) -> list[Step]:
     return flat(
         _slowed(scene, at, server),
         [scene.call(scene.after(at, 0.3), who, server, "sleep", "echo", live=True) for _ in range(3)],
+        ListTools(at=scene.after(at, 0.3), who=who, refresh=True, live=True)
+        if scene.swarm.chance(0.4)
+        else [],
         gone,
         WithdrawCaller(at=gone.at + 1.0, who=who, how="back"),
     )
@@ -193,7 +198,7 @@ def pressure(scene: Scene) -> list[Step]:
     )
 
 
-_TURNS: Final = ("any", "Admit", "Opened", "OpenFailed", "Listed", "ListChanged", "Settle", "ClientLost")
+_TURNS: Final = typing.get_args(Turn)
 
 
 def crash(scene: Scene) -> list[Step]:

@@ -147,7 +147,13 @@ def lists_again(scene: Scene) -> list[Step]:
     who, server = scene.some_pair()
     at = scene.when()
     steps: list[Step] = [
-        ListTools(at=scene.after(at), who=who, server=server.name, refresh=scene.swarm.chance(0.5))
+        ListTools(
+            at=scene.after(at),
+            who=who,
+            server=server.name,
+            refresh=scene.swarm.chance(0.5),
+            live=scene.swarm.chance(0.3),
+        )
         for _ in range(scene.swarm.random.randint(1, 3))
     ]
     if scene.swarm.chance(0.5):
@@ -208,6 +214,7 @@ def beside_tools(scene: Scene) -> list[Step]:
                 live=scene.swarm.chance(0.2),
                 deadline=scene.swarm.pick([None, None, None, 0.05]),
                 cancel_after=scene.swarm.pick([None, None, None, 0.002]),
+                progress=scene.swarm.pick(["none", "none", "takes", "raises"]),
             )
         )
     return steps

@@ -20,6 +20,7 @@ class ListTools(Work):
         refresh: Whatever is known.
         deadline: Seconds from now; the pool's default when absent.
         cancel_after: Seconds until the asker's scope is cancelled.
+        live: As of a call.
     """
 
     who: str
@@ -27,6 +28,7 @@ class ListTools(Work):
     refresh: bool = False
     deadline: float | None = None
     cancel_after: float | None = None
+    live: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +84,7 @@ class AskServer(Work):
         live: As of a call.
         deadline: As of a call.
         cancel_after: As of a call.
+        progress: As of a call.
     """
 
     id: str
@@ -94,6 +97,7 @@ class AskServer(Work):
     live: bool = False
     deadline: float | None = None
     cancel_after: float | None = None
+    progress: Literal["none", "takes", "raises"] = "none"
 
 
 @attrs.frozen(kw_only=True)

@@ -33,6 +33,7 @@ Kind: TypeAlias = Literal[
     "memory",  # a `MemoryTransport` over an in-memory wire
 ]
 Era: TypeAlias = Literal["handshake", "stateless", "both"]
+Version: TypeAlias = Literal["", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 Field: TypeAlias = Literal["tenant", "principal", "conversation_id"]
 ToolKind: TypeAlias = Literal[
     "echo",  # answers its arguments and who asked, at once
@@ -45,8 +46,10 @@ ToolKind: TypeAlias = Literal[
     "ask",  # handshake: asks its client `method` in the middle; stateless: one round of `input_required`
     "rounds",  # stateless: `rounds` rounds of `input_required`; handshake: as echo
     "address",  # answers -32042, elicitation of an address
-    "structured",  # has an output schema; answers what fits it, or with `{"bad": true}` what does not
+    "structured",  # has an output schema; `{"bad": true}` answers what does not fit it, `{"none": true}` none
     "strange",  # its listed definition cannot be read: it is quarantined
+    "wordy",  # its definition is larger than what is read in one go
+    "badschema",  # as structured, with an output schema that is none
 ]
 
 
@@ -109,6 +112,8 @@ class Manners:
         completes: Whether it completes arguments.
         logs: Whether the log level can be set.
         slow_start: Seconds that each request of an opening takes.
+        posts: Where the stream of HTTP+SSE says that messages go: as usual, to another origin, nowhere.
+        accepts_late: HTTP+SSE: a POST is answered only after its answer went out on the stream.
     """
 
     sessions: bool = True
@@ -128,6 +133,8 @@ class Manners:
     completes: bool = False
     logs: bool = False
     slow_start: float = 0.0
+    posts: Literal["usual", "foreign", "gibberish"] = "usual"
+    accepts_late: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +150,7 @@ class Way:
         answers: What the host answers when a server asks: of `roots`, `sample`, `elicit`, `url`.
         answering: How: at once; after a second; by raising; with what does not fit; never.
         scopes: Scopes of the credential requirement.
+        version: The protocol version that plans pin; none where it is empty.
     """
 
     over: Literal["direct", "proxy", "proxy-with-credential", "httpx", "unix"] = "direct"
@@ -152,6 +160,7 @@ class Way:
     answers: tuple[Literal["roots", "sample", "elicit", "url"], ...] = ()
     answering: Literal["at-once", "slowly", "raises", "misfit", "never", "declines"] = "at-once"
     scopes: tuple[str, ...] = ()
+    version: Version = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -176,6 +185,8 @@ class ServerSpec:
         validate_output: See `Server.validate_output`.
         leads: Person's name to the number of the place that the plan leads to; others go to place 0.
         share: Person's name to the authorization name that `share` gives; others get None.
+        fixed_plan: It has a plan of its own, so that the pool's plan function is not asked; only where it is
+            keyed on nothing.
     """
 
     name: str
@@ -195,6 +206,7 @@ class ServerSpec:
     validate_output: bool = False
     leads: Mapping[str, int] = attrs.field(factory=dict)
     share: Mapping[str, str] = attrs.field(factory=dict)
+    fixed_plan: bool = False
 
     @property
     def over_http(self) -> bool:
@@ -240,6 +252,8 @@ class World:
         limits: Fields of `Limits`, by name; others are the defaults of `open_pool`.
         signer: What signs each HTTP request. See `Signing`.
         weather: The network.
+        plan_waits: The plan function is asynchronous.
+        shares: There is a share function at all.
     """
 
     people: tuple[Person, ...]
@@ -247,6 +261,8 @@ class World:
     limits: Mapping[str, Any] = attrs.field(factory=dict)
     signer: Signing = "none"
     weather: Weather = Weather()
+    plan_waits: bool = True
+    shares: bool = True
 
     def person(self, name: str) -> Person:
         """Who has that label."""
