@@ -1,12 +1,14 @@
 """I1, I2, I12: whose link it is, and what was true in the instant of a request's first byte.
 
 A fact counts from the step in which it was filed. What the pool learns over the wire or by asking the app
-(`PlanTold`) it has learned when the clock has moved on: where time stands still, an answer is still being read.
+(`PlanTold`) it has learned when the clock has moved on: where time stands still, an answer is still being
+read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -23,13 +25,18 @@ from tests.simulation.ground import (
     Named,
     Paused,
     PlanTold,
+    Ran,
     Request,
     Resumed,
     Revoked,
     Shared,
+    Vended,
     Withdrawn,
 )
 from tests.simulation.oracle_law import Law, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @attrs.define
@@ -48,6 +55,7 @@ class _State:
     began: dict[str, Began] = attrs.field(factory=dict)
     ended: set[str] = attrs.field(factory=set)
     bound: dict[int, Bound] = attrs.field(factory=dict)
+    owners: dict[str, str] = attrs.field(factory=dict)
     linked: dict[int, Linked] = attrs.field(factory=dict)
 
     def take(self, fact: Fact) -> None:
@@ -82,6 +90,8 @@ class _State:
                 self.bound[fact.tools] = fact
             case Linked():
                 self.linked[fact.link] = fact
+            case Vended():
+                self.owners[fact.value] = fact.owner
 
 
 def check_gate(facts: list[Fact], law: Law) -> Iterator[Violation]:
@@ -97,7 +107,27 @@ def check_gate(facts: list[Fact], law: Law) -> Iterator[Violation]:
                 continue
             for rule, why in _closed(state, began, fact):
                 yield Violation(rule, fact.seq, f"call {fact.call} ({began.key} → {began.tool}): {why}")
+        if isinstance(fact, Request) and fact.key is not None:
+            for owner in _not_theirs(state, fact):
+                yield Violation("I1", fact.seq, f"a request of {fact.key} carries the credential of {owner}")
+        if isinstance(fact, Ran) and fact.call in state.began:
+            key = state.began[fact.call].key
+            if fact.key != key:
+                yield Violation("I1", fact.seq, f"call {fact.call} of {key} ran in the name of {fact.key}")
         state.take(fact)
+
+
+def _not_theirs(state: _State, request: Request) -> Iterator[str]:
+    """The owners of credentials in a request's headers who are not whom its marks name."""
+    server, _, fields = (request.key or "").partition("|")
+    theirs = {f"{server}:machine", f"{server}:{fields.rpartition('/')[0]}"}
+    for text in request.headers.values():
+        word = text.removeprefix("Bearer ")
+        if text.startswith("Basic "):
+            word = base64.b64decode(text.removeprefix("Basic ")).decode("latin-1").partition(":")[2]
+        owner = state.owners.get(word)
+        if owner is not None and owner not in theirs:
+            yield owner
 
 
 def _closed(state: _State, began: Began, request: Request) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,10 @@
 """I5: no bound tool runs once its client has received a list that shows another definition.
 
-What a client has received is put together here from the pages that it took off the wire. A list counts when the clock
-has moved on since its last byte was taken: until then it is being read.
+What a client has received is put together here from the pages that it took off the wire. A list counts when
+the clock has moved on since its last byte was taken: until then it is being read.
 
-An incarnation is told by its link (shared streams), by its session (HTTP with sessions), and where there is none, by its
-key and the number of its openings: what is not known for sure is not judged.
+An incarnation is told by its link (shared streams), by its session (HTTP with sessions), and where there is
+none, by its key and the number of its openings: what is not known for sure is not judged.
 """
 
 from __future__ import annotations
@@ -175,13 +175,18 @@ def _untrue(
     if bound.shared:
         return
     server = law.servers.get(request.server)
-    if newest and server is not None and server.refuses and received.began[incarnation] < bound.epoch_from:
-        if all(each.seq > bound.seq and _differs(each, bound.definitions) for each in newest):
+    same_client = received.began[incarnation] < bound.epoch_from
+    if newest and server is not None and server.refuses and same_client:
+        changed = all(each.seq > bound.seq and _differs(each, bound.definitions) for each in newest)
+        if changed:
             yield "I5", f"left though the list has changed since (#{newest[0].seq})"
     asked = received.asked(incarnation, request.seq)
     for heard in received.notices.get(incarnation, ()):
         if -1 < asked < heard.seq and heard.at < request.at and _counts(heard, server):
-            yield "I2", f"left on a list whose change was announced (#{heard.seq}) and that was not asked for since"
+            yield (
+                "I2",
+                f"left on a list whose change was announced (#{heard.seq}) and that was not asked for since",
+            )
             return
 
 

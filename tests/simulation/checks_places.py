@@ -1,18 +1,20 @@
 """I4 and I8: how many calls of a key are at work at once, and how many openings.
 
-When a call is over at its server is not for the client to know; what it has not given up on is counted. It gives up
-on a call, as the design has it, with
+When a call is over at its server is not for the client to know; what it has not given up on is counted. It
+gives up on a call, as the design has it, with
 
 * the answer, or the end of the request's own connection or stream;
-* where its caller has gone: at once, where closing the response stream is the cancel (2026-07-28 over HTTP); on a shared
-  stream when the cancel notice has left and `cancel_grace` has passed; in any case after `settle_timeout`.
+* where its caller has gone: at once, where closing the response stream is the cancel (2026-07-28 over HTTP);
+  on a shared stream when the cancel notice has left and `cancel_grace` has passed; in any case after
+  `settle_timeout`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from tests.simulation.checks_delivery import proven
 from tests.simulation.ground import (
     Began,
     Ended,
@@ -21,8 +23,10 @@ from tests.simulation.ground import (
     Unlinked,
     of,
 )
-from tests.simulation.checks_delivery import proven
 from tests.simulation.oracle_law import Law, R, Violation, is_question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OPENING = frozenset({"initialize", "server/discover"})
 
@@ -44,7 +48,8 @@ def check_places(facts: list[Fact], law: Law) -> Iterator[Violation]:
             heapq.heappop(heap)
         others = {call for _, call in heap if call != first.call}
         if len(others) >= law.max_operations:
-            text = f"call {first.call} of {first.key} left while {len(others)} were at work: {', '.join(sorted(others))}"
+            at_work = ", ".join(sorted(others))
+            text = f"call {first.call} of {first.key} left while {len(others)} were at work: {at_work}"
             yield Violation("I4", request.seq, text)
         heapq.heappush(heap, (until, first.call))
 
@@ -66,9 +71,7 @@ def _given_up(
     law: Law,
 ) -> tuple[float, int]:
     """When the client has given up on a request: a time, and the fact after which it is so."""
-    moments: list[tuple[float, int]] = []
-    for answer in request.answers:
-        moments.append((answer.at, answer.seq))
+    moments = [(answer.at, answer.seq) for answer in request.answers]
     if unlinked is not None:
         moments.append((unlinked.at, unlinked.seq))
     if end is not None:
@@ -79,7 +82,7 @@ def _given_up(
                 notice = notices.get((request.place, (request.link, session, request.id)))
                 if notice is not None:
                     moments.append((notice.at + law.cancel_grace, notice.seq))
-        if end.code == "ok" or not request.answers and request.whole < 0:
+        if end.code == "ok" or (not request.answers and request.whole < 0):
             moments.append((end.at, end.seq))
     return min(moments, default=(float("inf"), 0))
 
@@ -87,9 +90,10 @@ def _given_up(
 def check_openings(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """I8: one opening at a time per key.
 
-    Seen from outside: while a request of an opening waits for its answer, no other opening of the key sends one. A
-    request whose link the client has closed is waited for no more. (`server/discover` is also how a client of
-    2026-07-28 is asked for a sign of life; so only one that comes before anything else of its link counts there.)
+    Seen from outside: while a request of an opening waits for its answer, no other opening of the key sends
+    one. A request whose link the client has closed is waited for no more. (`server/discover` is also how a
+    client of 2026-07-28 is asked for a sign of life; so only one that comes before anything else of its link
+    counts there.)
     """
     unlinked = {fact.link: fact.seq for fact in of(facts, Unlinked)}
     seen: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """What the app, its operators, the servers and the network do in a story.
 
-Each step is carried out in the step of its time, as far as that needs no wait; what it changes is filed as a fact before
-anything else can run. A step that means nothing (any more) is counted as skipped.
+Each step is carried out in the step of its time, as far as that needs no wait; what it changes is filed as a
+fact before anything else can run. A step that means nothing (any more) is counted as skipped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tools of simulated servers: each run is filed, and each answer says whose it was.
 
-A tool's text is a JSON object with the mark that the call's arguments held, and whom the request named. So an answer that
-went astray is seen by its text.
+A tool's text is a JSON object with the mark that the call's arguments held, and whom the request named. So
+an answer that went astray is seen by its text.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import ToolSpec
 
 STATELESS: Final = "io.modelcontextprotocol/protocolVersion"
+
+
 @attrs.define(eq=False)
 class Runs:
     """Files runs of one place's tools.
@@ -59,7 +61,9 @@ class Runs:
         self.ground.file(Stopped(ran=ran.seq, done=done))
 
 
-def listed_tool(spec: ToolSpec, runs: Runs, *, revision: int = 0, scope: int = 0, strange: bool = False) -> FakeTool:
+def listed_tool(
+    spec: ToolSpec, runs: Runs, *, revision: int = 0, scope: int = 0, strange: bool = False
+) -> FakeTool:
     """A tool as it is listed.
 
     Args:
@@ -86,7 +90,9 @@ def listed_tool(spec: ToolSpec, runs: Runs, *, revision: int = 0, scope: int = 0
         members["annotations"] = {"weight": float("nan")}
     properties: dict[str, Any] = {"mark": {"type": "string"}, "region": {"type": "string"}}
     if revision % 2:
-        properties["region"]["x-mcp-header"] = "Region"  # stateless HTTP: a call by an older list is a mismatch
+        properties["region"]["x-mcp-header"] = (
+            "Region"  # stateless HTTP: a call by an older list is a mismatch
+        )
     return FakeTool(
         spec.name,
         _handler(spec, runs),
@@ -118,16 +124,22 @@ def _handler(spec: ToolSpec, runs: Runs) -> Callable[[Mapping[str, Any], Arrival
     return handler
 
 
-async def _plain(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _plain(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     yield json.dumps(said)
 
 
-async def _sleep(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _sleep(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     await trio.sleep(float(arguments.get("seconds", 0.5)))
     yield json.dumps(said)
 
 
-async def _progress(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _progress(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     steps = int(arguments.get("steps", 3))
     for step in range(1, steps + 1):
         await trio.sleep(float(arguments.get("seconds", 0.1)))
@@ -135,22 +147,30 @@ async def _progress(said: dict[str, Any], arguments: Mapping[str, Any], arrival:
     yield json.dumps(said)
 
 
-async def _chatty(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _chatty(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     yield Notice("notifications/message", {"level": "info", "data": f"{said['mark']} begins"})
     yield Progress(1, None, "on it")
     yield Notice("notifications/sim/unknown", {"x": [1, 2]})
     yield json.dumps(said)
 
 
-async def _big(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _big(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     yield json.dumps({**said, "pad": "x" * int(arguments.get("size", 20_000))})
 
 
-async def _fail(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _fail(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     yield text_result(json.dumps(said), is_error=True)
 
 
-async def _structured(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _structured(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     if arguments.get("none"):
         yield text_result(json.dumps(said))
         return
@@ -159,7 +179,9 @@ async def _structured(said: dict[str, Any], arguments: Mapping[str, Any], arriva
     yield {**text_result(json.dumps(said)), "structuredContent": {"n": number, "mark": said["mark"]}}
 
 
-async def _ask(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _ask(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     asked = question(str(arguments.get("method", "form")))
     if _is_stateless(arrival):
         if "inputResponses" not in arrival.params:
@@ -171,7 +193,9 @@ async def _ask(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arri
     yield json.dumps({**said, "told": reply.get("result", reply.get("error"))})
 
 
-async def _rounds(said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival) -> AsyncGenerator[Any, Any]:
+async def _rounds(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
     if not _is_stateless(arrival):
         yield json.dumps(said)
         return

@@ -1,4 +1,5 @@
-"""What is watched beside the calls: links, crashes that a story wants, logs, tasks, and every text that is shown.
+"""What is watched beside the calls: links, crashes that a story wants, logs, tasks, and every text that is
+shown.
 
 The links' hooks stand below the pool: they see bytes as the network takes and gives them.
 """
@@ -118,7 +119,11 @@ class Crashes:
         for due in self._due:
             pool_key, kind, _, times, _ = due
             actor = pool._actors.get(pool_key)
-            if actor is None or actor.machine is not machine or (kind is not None and type(message) is not kind):
+            if (
+                actor is None
+                or actor.machine is not machine
+                or (kind is not None and type(message) is not kind)
+            ):
                 continue
             due[3] = times - 1
             if due[3] <= 0:

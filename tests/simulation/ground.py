@@ -1,28 +1,31 @@
 """What is true in a simulated world, and what happened in it: facts in the order in which they came about.
 
-A fact is filed in the synchronous step in which it comes about, so the order of facts is the order of the run,
-also where the clock stands still. What the checks (`checks_*.py`) need of the world's state at some instant they
-read from the facts before it, and never from the pool.
+A fact is filed in the synchronous step in which it comes about, so the order of facts is the order of the
+run, also where the clock stands still. What the checks (`checks_*.py`) need of the world's state at some
+instant they read from the facts before it, and never from the pool.
 
 Whence facts come:
 
 * the host: what the app was asked and said, what it asked of the pool and what it got;
-* the wire: bytes that the network took from a client, and bytes that a client took from the network, both read
-  by `oracle_wire.py`, which knows nothing of afpool;
+* the wire: bytes that the network took from a client, and bytes that a client took from the network, both
+  read by `oracle_wire.py`, which knows nothing of afpool;
 * the servers: what really ran.
 
 A `Request` is filed at its first byte, when nothing is known of it yet; what it is is filled in as the rest
 comes. It belongs to the instant of its first byte.
 
-`key` is a server and an identity cut to what the server keys on, written down by the driver and not by the pool.
+`key` is a server and an identity cut to what the server keys on, written down by the driver and not by the
+pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T", bound="Fact")
 
@@ -71,7 +74,7 @@ class Named(Fact):
 
 @attrs.define(eq=False, kw_only=True)
 class Vended(Fact):
-    """A credential exists from now on: its value, and whose it is (`server:tenant/principal`, `server:machine`)."""
+    """A credential exists: its value, and whose it is (`server:tenant/principal` or `server:machine`)."""
 
     owner: str
     value: str
@@ -149,7 +152,8 @@ class Bound(Fact):
         key: Whom they were listed for.
         context: The plan context that they stand on, and `name` the authorization name, as the binding says.
         shared: Whether the list is a shared one.
-        epoch_from: The number of the last fact when they were asked for: what happened before it is behind them.
+        epoch_from: The number of the last fact when they were asked for: what happened before it is behind
+        them.
         definitions: Tool to the definition's canonical text, as handed out.
     """
 
@@ -195,7 +199,8 @@ class Ended(Fact):
 
     Attributes:
         call: Its id.
-        code: `ok`, `tool-error` of a result; the code of an error; `caller-cancelled` for a trio cancellation.
+        code: `ok`, `tool-error` of a result; the code of an error; `caller-cancelled` for a trio
+        cancellation.
         delivery: The verdict; None for a trio cancellation.
         text: Of a result.
         error: The class of the error.
@@ -369,7 +374,8 @@ class Rest(Fact):
     """What is there at some point of the end.
 
     Attributes:
-        when: `quiet`: nothing runs any more; `dropped`: everything is dropped and idle time has passed; `closed`.
+        when: `quiet`: nothing runs any more; `dropped`: everything is dropped and idle time has passed;
+        `closed`.
         what: Name to number (or text); nothing but zeros, and nothing unnamed, is wanted.
     """
 

@@ -1,6 +1,7 @@
 """HTTP/1.1, event streams, lines and WebSocket frames as a bystander reads them: bytes in, pieces out.
 
-Nothing here is afpool's. What cannot be read makes a reader give up (`lost`); what it gave before that stands.
+Nothing here is afpool's. What cannot be read makes a reader give up (`lost`); what it gave before that
+stands.
 
 Each reader takes bytes in pieces of any size and calls back in the piece in which something became complete.
 """
@@ -8,10 +9,12 @@ Each reader takes bytes in pieces of any size and calls back in the piece in whi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 NO_BODY: Final = frozenset({204, 304})
 

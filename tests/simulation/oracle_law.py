@@ -1,16 +1,19 @@
-"""What the checks hold the pool to: the numbers of a world, the codes of the design, the verdict of an answer.
+"""What the checks hold the pool to: the numbers of a world, the codes of the design, the verdict of an
+answer.
 
 Written from the design and not from afpool: `verdict` is a second reading of the same law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
 from tests.simulation.ground import Answer, Fact, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Verdict: TypeAlias = Literal["not-sent", "refused", "in-doubt", "answered"]
 

@@ -1,18 +1,18 @@
 """What goes over the links between the pool and its servers, read by a bystander.
 
-A `Tap` sits on one link. It is given the bytes that the network took from the client, in the step in which it took
-them, and those that the client took, and files requests (at their first byte), answers, and what was heard.
+A `Tap` sits on one link. It is given the bytes that the network took from the client, in the step in which
+it took them, and those that the client took, and files requests (at their first byte), answers, and what was
+heard.
 
-Answers belong to requests thus: over HTTP to the request whose response they are in; on the stream of HTTP+SSE and in
-a stream that goes on with a broken answer, to the request of that session with their id; on a shared stream to the
-request with their id.
+Answers belong to requests thus: over HTTP to the request whose response they are in; on the stream of
+HTTP+SSE and in a stream that goes on with a broken answer, to the request of that session with their id; on
+a shared stream to the request with their id.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.ground import Answer, Ground, Heard, Linked, Request, Unlinked
 from tests.simulation.oracle_http import (
@@ -26,6 +26,9 @@ from tests.simulation.oracle_http import (
     is_response,
     read_json,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 CALL_ID: Final = "sim.example/call"
 """Under which `_meta` key calls say their id."""
@@ -117,7 +120,8 @@ class Tap:
         if isinstance(out, Messages):
             self._sent_http(out, data)
         elif isinstance(out, Lines):
-            # a message begins with its first byte, so that the end of one and the begin of the next are told apart
+            # a message begins with its first byte, so that the end of one and the begin of the next are told
+            # apart
             for piece in data.splitlines(keepends=True):
                 if not out.inside:
                     self._begin("LINE")
@@ -163,6 +167,8 @@ class Tap:
         self._sent_body.clear()
 
     def _request_head(self, head: Head) -> Body | None:
+        if self._request is None:  # behind another one in the same write
+            self._begin("")
         request = self._request
         assert request is not None
         request.verb = head.first[0]
@@ -209,9 +215,9 @@ class Tap:
         meta = request.params.get("_meta")
         call = meta.get(CALL_ID) if isinstance(meta, dict) else None
         request.call = call if isinstance(call, str) else None
-        if self.linked.kind != "http" or not isinstance(self._out, Messages):
-            if request.method is not None and request.id is not None:
-                self._pending[request.id] = request
+        shared = not isinstance(self._out, Messages)
+        if shared and request.method is not None and request.id is not None:
+            self._pending[request.id] = request
 
     def _not_a_message(self) -> None:
         request = self._request
@@ -338,9 +344,7 @@ class Tap:
         request = self._answering.popleft()
         if self._events is not None:
             if not any(answer.message is not None for answer in request.answers):
-                self._answer(
-                    request, status=head.status, headers=head.headers, kind="sse", whole=whole
-                )
+                self._answer(request, status=head.status, headers=head.headers, kind="sse", whole=whole)
             return
         body = b"".join(self._got_body)
         kind = "empty" if not body else "json" if _is_json(head) else "text"
