@@ -123,7 +123,7 @@ class Host:
                 self.plans[key] = PlanTruth(server.leads.get(person.name, 0))
                 self.names[key] = ("name", server.share.get(person.name))
         for key, (_, name) in self.names.items():
-            if name is not None:
+            if name is not None and world.shares:
                 ground.file(Shared(key=key, name=name))
         for server in world.servers:
             if server.way.credential != "none":
@@ -224,7 +224,8 @@ class Host:
     def change_share(self, key: str, how: str, name: str | None) -> None:
         """It gives something else from now on."""
         self.names[key] = (how, name)
-        self.ground.file(Shared(key=key, name=name if how == "name" else RAISES))
+        if self.world.shares:
+            self.ground.file(Shared(key=key, name=name if how == "name" else RAISES))
 
     # ------------------------------------------------------------------ credentials
 

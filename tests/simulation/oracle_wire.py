@@ -381,12 +381,12 @@ class Tap:
     def _torn(self, request: Request) -> None:
         """A message of which only a part left: whose it was is read from that part, as far as it goes."""
         out = self._out
-        part = b"".join(self._sent_body) + out.rest
+        part = (b"POST" if request.verb == "POST" else b"") + b"".join(self._sent_body) + out.rest
         found = part.partition(CALL_ID.encode())[2][2:].split(b'"')
         if len(found) > 2:
             request.call = found[1].decode("utf-8", "replace")
-        elif request.method is None and request.hinted is not None:
-            request.call = request.hinted
+        elif request.hinted is not None and part[:4] == b"POST"[: len(part)]:
+            request.call = request.hinted  # and no tunnel of its, and no asking for the rest of an answer
 
 
 def _frame_piece(out: Frames, data: bytes) -> tuple[bytes, bytes]:
