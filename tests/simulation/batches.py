@@ -1,8 +1,4 @@
-"""Many seeds in processes of their own, a batch each; what was found is added up, and kept if asked for.
-
-A worker prints one line of JSON for each world, so that a process that dies is known to have died in the next
-one. The first world of each batch is run a second time at its end: both runs must be the same.
-"""
+"""Many seeds in processes of their own (`worker.py`), a batch each; what they found is added up."""
 
 from __future__ import annotations
 
@@ -21,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tests.simulation.judging import Judgement
+from tests.simulation.worker import MEASURED, MEASURING
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
 BATCH: Final = 40
-MEASURING: Final = "AFPOOL_SIMULATION_COVERAGE"
-MEASURED: Final = ("afpool/pool", "afpool/client")
-_ROOT: Final = Path(__file__).resolve().parents[2]
+WORKER: Final = Path(__file__).with_name("worker.py")
 
 
 @attrs.define
@@ -109,46 +104,8 @@ def _spans(seeds: list[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-# ------------------------------------------------------------------------------------------ the worker
-
-
-def work(start: int, count: int, size: float) -> int:
-    """Run a batch in this process; print a line for each world."""
-    measure = None
-    folder = os.environ.get(MEASURING)
-    if folder is not None:
-        import coverage
-
-        measure = coverage.Coverage(
-            data_file=str(Path(folder, "data")),
-            data_suffix=True,
-            branch=True,
-            include=[f"{_ROOT}/{package}/*" for package in MEASURED],
-            config_file=False,
-        )
-        measure.start()
-    try:
-        from tests.simulation.generate import generate
-        from tests.simulation.judging import judge
-        from tests.simulation.kernel import freeze
-
-        for seed in range(start, start + count):
-            print(json.dumps(judge(generate(seed, size)).to_json()), flush=True)
-            if seed == start:
-                freeze()  # by now everything is imported that stays
-        print(json.dumps({"again": judge(generate(start, size)).to_json()}), flush=True)
-    finally:
-        if measure is not None:
-            measure.stop()
-            measure.save()
-    return 0
-
-
-# ------------------------------------------------------------------------------------------ the parent
-
-
 def run_all(tally: Tally, options: argparse.Namespace, measured: Measured | None) -> None:
-    """Run what is left of the seeds that are asked for."""
+    """Run what is left of the seeds that are asked for; they are given out as processes come free."""
     wanted = [
         seed for seed in range(tally.start, tally.start + options.seeds) if seed not in tally.done
     ]  # fmt: skip
@@ -166,7 +123,7 @@ def run_all(tally: Tally, options: argparse.Namespace, measured: Measured | None
                 start, count = todo.get_nowait()
             except queue.Empty:
                 return
-            _run_batch(start, count, options.size, tally, lock, measured)
+            _run_batch(start, count, options, tally, lock, measured)
             with lock:
                 tally.seconds = before + time.monotonic() - began
                 if options.resume is not None:
@@ -180,32 +137,33 @@ def run_all(tally: Tally, options: argparse.Namespace, measured: Measured | None
 
 
 def _run_batch(
-    start: int, count: int, size: float, tally: Tally, lock: threading.Lock, measured: Measured | None
+    start: int,
+    count: int,
+    options: argparse.Namespace,
+    tally: Tally,
+    lock: threading.Lock,
+    measured: Measured | None,
 ) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("simulate.py")), "--batch", str(count)]
-    command += ["--from", str(start), "--size", str(size)]
+    command = [sys.executable, str(WORKER), str(start), str(count), str(options.size)]
+    command += ["twice"] if options.twice else []
     environment = dict(os.environ)
     if measured is not None:
         environment[MEASURING] = measured.folder.name
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    assert worker.stdout is not None
-    first: Judgement | None = None
     following = start
-    for line in worker.stdout:
-        plain = json.loads(line)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+        assert worker.stdout is not None
+        for line in worker.stdout:
+            plain = json.loads(line)
+            with lock:
+                if "differs" in plain:
+                    tally.differing.append(plain["differs"])
+                else:
+                    judged = Judgement.from_json(plain)
+                    following = judged.seed + 1
+                    tally.add(judged)
+    if worker.returncode:
         with lock:
-            if "again" in plain:
-                if first is not None and first.digest != plain["again"]["digest"]:
-                    tally.differing.append(start)
-                continue
-            judged = Judgement.from_json(plain)
-            first = first or judged
-            following = judged.seed + 1
-            tally.add(judged)
-    status = worker.wait()
-    if status:
-        with lock:
-            tally.add(Judgement(following, (f"died with status {status}",), {}, "", 0.0))
+            tally.add(Judgement(following, (f"died with status {worker.returncode}",), {}, "", 0.0))
 
 
 def _write(path: Path, tally: Tally) -> None:

@@ -17,14 +17,18 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-if TYPE_CHECKING:
-    from tests.simulation.batches import Tally
-    from tests.simulation.steps import Story
+from tests.simulation import judging
+from tests.simulation.batches import Measured, Tally, run_all
+from tests.simulation.counts import missing, table
+from tests.simulation.generate import generate
+from tests.simulation.judging import rule
+from tests.simulation.shrink import shrink
+from tests.simulation.steps import Story
 
 STORIES: Final = Path(__file__).with_name("stories")
 LONG: Final = 1000
@@ -35,10 +39,6 @@ SHRUNK: Final = 3  # of the rules that a run breaks, so many are shown by a shru
 def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _options().parse_args(arguments)
-    if options.batch is not None:
-        from tests.simulation.batches import work
-
-        return work(options.start, options.batch, options.size)
     if options.seed is not None or options.story is not None:
         return _one(options)
     return _many(options)
@@ -59,7 +59,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--keep", metavar="NAME", help="write the story to stories/NAME.json")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink what a run of many breaks")
     parser.add_argument("--coverage", action="store_true", help=f"fail under {COVERED:g} %% of branches")
-    parser.add_argument("--batch", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--twice", action="store_true", help="run every world twice, and compare the runs")
     return parser
 
 
@@ -67,19 +67,14 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _one(options: argparse.Namespace) -> int:
-    from tests.simulation.counts import table
-    from tests.simulation.generate import generate
-    from tests.simulation.judging import judge, rule
-    from tests.simulation.steps import Story
-
     if options.story is not None:
         story = Story.from_json(json.loads(options.story.read_text()))
     else:
         story = generate(options.seed, options.size)
-    judged = judge(story)
+    judged = judging.judge(story)
     if options.shrink and judged.violations:
         story = smaller(story, frozenset(map(rule, judged.violations)))
-        judged = judge(story)
+        judged = judging.judge(story)
     print(story)
     print("-" * 100)
     for line in judged.lines:
@@ -96,10 +91,7 @@ def _one(options: argparse.Namespace) -> int:
 
 def smaller(story: Story, rules: frozenset[str], seconds: float = 60.0) -> Story:
     """Shrink a story that breaks one of these rules."""
-    from tests.simulation.judging import breaks
-    from tests.simulation.shrink import shrink
-
-    return shrink(story, lambda candidate: breaks(candidate, rules), seconds=seconds, say=print)
+    return shrink(story, lambda candidate: judging.breaks(candidate, rules), seconds=seconds, say=print)
 
 
 def keep(story: Story, name: str) -> Path:
@@ -113,9 +105,6 @@ def keep(story: Story, name: str) -> Path:
 
 
 def _many(options: argparse.Namespace) -> int:
-    from tests.simulation.batches import Measured, Tally, run_all
-    from tests.simulation.counts import missing, table
-
     start = options.start
     tally = Tally()
     if options.resume is not None and options.resume.exists():
@@ -143,9 +132,6 @@ def _many(options: argparse.Namespace) -> int:
 
 
 def _say_failures(tally: Tally, options: argparse.Namespace) -> bool:
-    from tests.simulation.generate import generate
-    from tests.simulation.judging import rule
-
     for seed in tally.differing:
         print(f"VIOLATION determinism: two runs of seed {seed} differ")
     shown: set[str] = set()

@@ -16,7 +16,7 @@ from tests.simulation.generate import generate
 from tests.simulation.steps import KINDS, Call, CancelCall, Scripted, Step, Story
 from tests.simulation.world import Kind, ServerSpec
 
-SEEDS = range(900)
+SEEDS = range(1500)
 
 
 @pytest.fixture(scope="module")
