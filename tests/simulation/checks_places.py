@@ -82,7 +82,10 @@ def _given_up(
                 notice = notices.get((request.place, (request.link, session, request.id)))
                 if notice is not None:
                     moments.append((notice.at + law.cancel_grace, notice.seq))
-        if end.code == "ok" or (not request.answers and request.whole < 0):
+        # An answer is one as soon as it is known to be too large, long before its last byte (I10 holds that
+        # there was one).
+        answered = end.code == "ok" or end.delivery == "answered"
+        if answered or (not request.answers and request.whole < 0):
             moments.append((end.at, end.seq))
     return min(moments, default=(float("inf"), 0))
 
