@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.making import Swarm, make_world
 from tests.simulation.motifs import Scene
 from tests.simulation.motifs_answers import ANSWER_MOTIFS
+from tests.simulation.motifs_deep import DEEP_MOTIFS
 from tests.simulation.motifs_host import HOST_MOTIFS
 from tests.simulation.motifs_server import SERVER_MOTIFS
 from tests.simulation.motifs_work import WORK_MOTIFS, workload
@@ -41,7 +42,7 @@ def generate(seed: int, size: float = 1.0) -> Story:
     span = swarm.random.choices(list(SPANS), list(SPANS.values()))[0]
     scene = Scene(swarm, world, span)
     steps: list[Step] = workload(scene, max(2, int(swarm.random.gauss(9, 3) * size)))
-    motifs = [*WORK_MOTIFS, *HOST_MOTIFS, *SERVER_MOTIFS, *ANSWER_MOTIFS]
+    motifs = [*WORK_MOTIFS, *HOST_MOTIFS, *SERVER_MOTIFS, *ANSWER_MOTIFS, *DEEP_MOTIFS]
     known = [motif for motif in motifs if swarm.has(motif.__name__, OFTEN.get(motif.__name__, 0.3))]
     known = known or [swarm.pick(motifs)]
     for _ in range(max(1, int(swarm.random.gauss(4, 2) * size))):

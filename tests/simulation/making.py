@@ -105,7 +105,7 @@ def _server(swarm: Swarm, name: str, people: tuple[Person, ...]) -> ServerSpec:
         (("tenant", "principal", "conversation_id"), ("tenant", "principal"), ("tenant",), ()), (4, 4, 2, 1)
     )[0]
     tools = _tools(swarm)
-    repeats = swarm.has("repeats", 0.15)
+    repeats = swarm.has("repeats", 0.25)
     spec = ServerSpec(
         name=name,
         kind=kind,
