@@ -267,7 +267,11 @@ class Run:
         if not self._closing:
             self.ground.file(Rest(when="quiet", what=self._held()))
             self._let_go()
+            crashed = self.crashes.happened
             await trio.sleep(limits.idle_timeout + limits.open_timeout + limits.close_timeout + 2 * SETTLED)
+            if self.crashes.happened > crashed:
+                # One that crashes for good as it is evicted refuses for another idle time.
+                await trio.sleep(limits.idle_timeout + SETTLED)
             self.work.hands.drop(None)
             gc.collect()
             self.ground.file(Rest(when="dropped", what=self._alive()))
