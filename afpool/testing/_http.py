@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 import trio
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ._sse_front import SseFront
 
 _READ = 65536
+NO_BODY: Final = (204, 304)
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -278,11 +279,12 @@ class HttpConnection:
         headers = dict(reply.headers)
         if reply.content_type is not None and not any(name.lower() == "content-type" for name in headers):
             headers["content-type"] = reply.content_type
-        if self.server.answer != "json-chunked" or not reply.body:
-            headers["content-length"] = str(len(reply.body))
+        body = b"" if reply.status in NO_BODY else reply.body  # whatever a rule wants to say with it
+        if self.server.answer != "json-chunked" or not body:
+            headers["content-length"] = str(len(body))
         data = self.head(reply.status, headers)
-        if reply.body:
-            data += self.framed(h11.Data(data=reply.body))
+        if body:
+            data += self.framed(h11.Data(data=body))
         await self.write(data + self.framed(h11.EndOfMessage()))
         return self.reusable()
 

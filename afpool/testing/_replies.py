@@ -14,7 +14,7 @@ import trio
 
 from ._actions import SAME_ID, AnswerId, Answering, Body, JsonRpcError, Result, Status, with_id
 from ._envelope import INVALID_REQUEST, Dialect, Message, RpcId, encode, error_message, result_message
-from ._exchange import Listener, LostSpelling
+from ._exchange import Listener, LostSpelling, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,6 +106,7 @@ class Kept:
     """What is left of an answer whose stream was ended early (see `BreakOff`).
 
     Attributes:
+        session: Whose it is; nobody else gets it.
         sent: What has been sent of it.
         primed: How many priming events are among that.
         answer: Its last event.
@@ -113,6 +114,7 @@ class Kept:
         ids: Of the events that it may be asked for by.
     """
 
+    session: Session | None
     event_id: str
     retry: int | None
     answer: bytes

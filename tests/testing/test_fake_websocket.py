@@ -14,6 +14,8 @@ from trio_websocket import (
     ConnectionRejected,
     wrap_client_stream,
 )
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Ping, Request, TextMessage
 
 from afpool.testing import (
     Body,
@@ -146,6 +148,25 @@ async def test_scripted_endings(action, code):
         assert caught.value.reason is not None
         assert caught.value.reason.code == code
         assert server.executions["echo"] == isinstance(action, Truncate)
+
+
+async def test_a_ping_behind_the_servers_close_frame_is_no_fault_of_the_server():
+    async with served() as server:
+        stream = await trio.open_tcp_stream("127.0.0.1", server.port)
+        wire = WSConnection(ConnectionType.CLIENT)
+        await stream.send_all(wire.send(Request(host="localhost", target="/mcp", subprotocols=["mcp"])))
+        wire.receive_data(await stream.receive_some())
+        assert [type(event) for event in wire.events()] == [AcceptConnection]
+        server.on("*", CloseFrame(1000))
+        called = wire.send(TextMessage('{"jsonrpc": "2.0", "id": 1, "method": "ping"}'))
+        await stream.send_all(called + wire.send(Ping(b"x")))
+        await server.wait_for("ping")
+        await stream.send_all(wire.send(Ping(b"y")))
+        await server.wait_until(lambda: server.connections == 0)
+        await stream.aclose()
+        server.clear_rules()
+        async with client(server) as socket:
+            await begin(socket)
 
 
 async def test_scripted_bodies_and_silence():
