@@ -79,6 +79,11 @@ class Caller:
         self.state = "back"
         self._host = host
 
+    @property
+    def is_who(self) -> bool:
+        """Whether it names whom it is called after."""
+        return self.state == "back"
+
     def __call__(self) -> Identity | None:
         """Who it is now."""
         if self.state == "raises":

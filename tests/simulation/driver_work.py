@@ -130,8 +130,8 @@ class Work:
             return await pool.tools(identity, server, deadline=until)
 
         toolset = await self.ask(what, ask)
-        if toolset is None:
-            return False
+        if toolset is None or (live and not run.host.caller(who).is_who):
+            return False  # none, or those of whoever the live identity named instead
         for name, error in toolset.problems.items():
             run.counts[f"listing:{error.code}"] += 1
             run.shown.append(f"problem of {name}: {error!r} {error}")
