@@ -60,6 +60,7 @@ class Received:
         self.notices: dict[Incarnation, list[Heard]] = {}
         self._law = law
         self._openings: dict[str, int] = {}
+        self._ids: dict[str, set[Any]] = {}
         self._of_request: dict[int, Incarnation] = {}
         self._pages: dict[tuple[Incarnation, str], _List] = {}
         self._listens: dict[tuple[Incarnation, Any], int] = {}
@@ -77,8 +78,13 @@ class Received:
     def _see(self, request: Request) -> None:
         if request.key is None:
             return
-        if request.method in {"initialize", "server/discover"}:
+        used = self._ids.setdefault(request.key, set())
+        if request.method in {"initialize", "server/discover"} or request.id in used:
+            # a client uses each id once, so another one is at work, which need not have asked for anything
             self._openings[request.key] = self._openings.get(request.key, 0) + 1
+            used.clear()
+        if request.id is not None and request.method is not None:
+            used.add(request.id)
         which: object
         if request.verb in {"LINE", "FRAME"}:
             which = request.link
@@ -154,7 +160,7 @@ def check_lists(facts: list[Fact], law: Law) -> Iterator[Violation]:
     began = {fact.call: fact for fact in of(facts, Began)}
     for request in of(facts, Request):
         call = began.get(request.call or "")
-        if call is None or call.tools not in bound or request.method != "tools/call":
+        if call is None or call.tools not in bound or request.method != "tools/call" or law.weak(request.server):
             continue
         incarnation = received.of(request)
         if incarnation is None:

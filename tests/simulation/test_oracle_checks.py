@@ -140,6 +140,7 @@ CLOSED = {
 def test_what_leaves_through_a_closed_gate(run, why):
     run.opened()
     run.began()
+    run.listed(TOOL)
     for fact in CLOSED[why]:
         run.add(
             type(fact)(
@@ -167,8 +168,18 @@ def test_what_befalls_another_key_or_came_before_closes_no_gate(run, why):
     assert run.rules(check_gate) == []
 
 
+def test_a_plan_that_was_said_while_the_client_was_being_opened_may_be_the_older_one(run):
+    run.opened()
+    run.add(PlanTold(key=ALICE, context="pc:2", place="files-1/0"))
+    run.listed(TOOL)
+    run.began()
+    run.sent()
+    assert run.rules(check_gate) == []
+
+
 def test_a_plan_counts_when_the_clock_has_moved_on(run):
     run.opened()
+    run.listed(TOOL)
     run.began()
     told = run.add(PlanTold(key=ALICE, context="pc:2", place="files-1/0"))
     run.sent(at=told.at)
