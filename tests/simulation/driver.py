@@ -101,7 +101,7 @@ class Run:
         self.failures: list[str] = []
         self.shown: list[str] = []
         self.reprs: list[str] = []
-        self.subscriptions: set[Any] = set()
+        self.subscriptions: dict[Any, None] = {}
         self.crashes = Crashes(self)
         self.logs = Logs()
         self.limits = Limits(**story.world.limits)
@@ -262,6 +262,10 @@ class Run:
         self._look()
         await self._until_idle()
         self._look()
+        if self.subscriptions and not self._closing:
+            # one that is being made again is a call of the pool's own, with a deadline as others have
+            self._unsubscribe()
+            await trio.sleep(limits.deadline)
         settled = limits.settle_timeout + limits.cancel_grace + limits.close_timeout + limits.ping_timeout
         await trio.sleep(settled + SETTLED)
         if not self._closing:
@@ -295,10 +299,12 @@ class Run:
             if left and what not in {"Subscribe", "Call", "AskServer"}:
                 self.failures.append(f"I7 {what} never ended ({left})")
 
-    def _let_go(self) -> None:
-        self.work.hands.drop(None)
+    def _unsubscribe(self) -> None:
         for subscription in list(self.subscriptions):
             subscription.close()
+
+    def _let_go(self) -> None:
+        self.work.hands.drop(None)
         for actor in self.pool.actors():
             if actor.machine.paused:
                 self.pool.resume(actor.key)
@@ -428,6 +434,7 @@ class Run:
                 era=spec.era,
                 refuses=spec.on_list_change == "refuse",
                 without=spec.compare_without,
+                weak=spec.way.over == "httpx",
             )
             for spec in self.story.world.servers
         }

@@ -379,7 +379,7 @@ class Work:
         )
         if subscription is None:
             return
-        self.run.subscriptions.add(subscription)
+        self.run.subscriptions[subscription] = None
         with trio.CancelScope() as scope:
             if step.close_after is not None:
                 scope.deadline = trio.current_time() + step.close_after
@@ -390,7 +390,7 @@ class Work:
             await self._operate(ended, lambda: bound.unsubscribe(step.uri, **how), None)
         elif scope.cancelled_caught:
             subscription.close()
-        self.run.subscriptions.discard(subscription)
+        self.run.subscriptions.pop(subscription, None)
 
     async def _read(self, subscription: Any, step: s.Subscribe) -> None:
         if step.how == "block":
