@@ -234,8 +234,8 @@ class HttpxExchange:
 
     def close(self) -> None:
         """Give up on it. A task in `run` or `finish` gets `WireClosed(local=True)`."""
-        if self._state == "done":
-            return
+        if self._state in ("closed", "done"):
+            return  # where somebody waits in it, that task ends it
         running = self._state == "running"
         self._state = "closed"
         if self._scope is not None:
