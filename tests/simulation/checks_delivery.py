@@ -106,7 +106,10 @@ def check_verdicts(facts: list[Fact], law: Law) -> Iterator[Violation]:
         if (
             (ended.delivery or getattr(filed.get(call), "delivery", None)) == D
             and not requests
-            and any(each.key in {key, None} and each.seq < ended.seq for each in torn)
+            and (
+                law.weak(key.partition("|")[0])
+                or any(each.key in {key, None} and each.seq < ended.seq for each in torn)
+            )
         ):
             continue  # so little of it left that nobody can say whose it was
         late = [request for request in sent.get(call, []) if request.seq > ended.seq]

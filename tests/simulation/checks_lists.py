@@ -160,7 +160,9 @@ def check_lists(facts: list[Fact], law: Law) -> Iterator[Violation]:
     began = {fact.call: fact for fact in of(facts, Began)}
     for request in of(facts, Request):
         call = began.get(request.call or "")
-        if call is None or call.tools not in bound or request.method != "tools/call" or law.weak(request.server):
+        if call is None or call.tools not in bound or request.method != "tools/call":
+            continue
+        if law.weak(request.server):
             continue
         incarnation = received.of(request)
         if incarnation is None:

@@ -1,4 +1,4 @@
-"""Ways to a place that are not direct: a proxy in front of it, or a Unix socket that it listens on.
+"""Ways to a place that are not direct: a proxy, a Unix socket, a user's own httpx transport.
 
 A proxy is a `FakeProxy` on the simulated network. What it passes on goes to the place without the network, so
 that the one link which is watched and befallen by faults is the pool's own.
@@ -6,21 +6,32 @@ that the one link which is watched and befallen by faults is the pool's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import trio
 import trio.testing
 
 from afpool import Proxy, basic
 from afpool.testing import FakeProxy
+from afpool.transports import HttpxAdapter
 
 if TYPE_CHECKING:
+    from afpool import Seams
     from tests.simulation.driver_places import Place
     from tests.simulation.kernel import Sim
     from tests.simulation.network import Listening
 
 PORT: Final = 3128
 PASSWORD: Final = "canary-of-the-proxy"
+
+
+class SimHttpx(HttpxAdapter):
+    """A user's own httpx transport: what afpool offers as one, on the simulated network."""
+
+    seams: ClassVar[Seams | None] = None  # of the run; a class is one factory in every run
+
+    def __init__(self) -> None:
+        super().__init__(seams=self.seams)
 
 
 class Door:
@@ -35,6 +46,7 @@ class Door:
         self._sim = sim
         self._place = place
         self._over = place.spec.way.over
+        SimHttpx.seams = sim.seams
         self.proxy: FakeProxy | None = None
         self.name = place.host
         if self._over == "unix":
@@ -51,6 +63,8 @@ class Door:
         """What the plans that lead here say of the way."""
         if self._over == "unix":
             return {"uds": self.name}
+        if self._over == "httpx":
+            return {"httpx_transport": SimHttpx}
         if self.proxy is None:
             return {}
         if self._over == "proxy":

@@ -78,6 +78,8 @@ class ServerLaw:
         era: What its places speak: `handshake`, `stateless`, `both`.
         refuses: `on_list_change` is `refuse`.
         without: JSON pointers left out when definitions are compared.
+        weak: Its clients send through somebody else's HTTP, whose gate is weaker: what a gate refuses may
+            leave all the same, and a request that never left may be in doubt.
     """
 
     shared_stream: bool = False
@@ -85,6 +87,7 @@ class ServerLaw:
     era: str = "handshake"
     refuses: bool = True
     without: tuple[str, ...] = ()
+    weak: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -98,6 +101,11 @@ class Law:
     ping_timeout: float = 5.0
     close_timeout: float = 5.0
     keys: Mapping[str, str] = attrs.field(factory=dict)
+
+    def weak(self, server: str) -> bool:
+        """Whether the gate of a server's clients is the weaker one."""
+        known = self.servers.get(server)
+        return known is not None and known.weak
 
 
 @attrs.frozen
