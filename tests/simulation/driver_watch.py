@@ -7,7 +7,6 @@ The links' hooks stand below the pool: they see bytes as the network takes and g
 from __future__ import annotations
 
 import logging
-import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -186,6 +185,15 @@ def texts_of(use: Any) -> list[str]:
     return [repr(use), repr({name: getattr(use, name) for name in use.__slots__ if name != "key"})]
 
 
-def formatted(error: BaseException) -> str:
-    """An exception as it would be logged."""
-    return "".join(traceback.format_exception(error))
+def chain_of(error: BaseException | None) -> list[str]:
+    """What an exception says, and all that it comes from; a traceback adds nothing but lines of code."""
+    texts: list[str] = []
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            texts += [str(each), repr(each), *getattr(each, "__notes__", ())]
+            waiting += [each.__cause__, each.__context__]
+    return texts

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import json
-import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ import afpool
 from tests.simulation import steps as s
 from tests.simulation.checks_lists import canonical
 from tests.simulation.driver_host import Caller
+from tests.simulation.driver_watch import chain_of
 from tests.simulation.ground import NOBODY, Began, Bound, Ended, Hung
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Work:
         return None
 
     def _show(self, error: BaseException) -> None:
-        self.run.shown.append("".join(traceback.format_exception(error)) + repr(error))
+        self.run.shown += chain_of(error)
 
     # ------------------------------------------------------------------ calls
 
