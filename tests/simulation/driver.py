@@ -1,23 +1,20 @@
-"""Runs a story: builds its world on the simulated kernel, carries out its steps, and has the oracle judge the run.
+"""Runs a story: builds its world on the simulated kernel, carries out its steps, and has the oracle judge
+the run.
 
 The order of a run:
 
 1. servers, host and pool; the clock of the story begins when the pool is open;
 2. the steps, each at its time, work in tasks of its own;
-3. quiet: whatever was asked has ended, and what may settle has settled: no place is held, nobody waits (I4);
-4. everything that the host holds is dropped and idle time passes: no key is left (I11);
-5. the pool is closed, if no step has done that: no task, no open end, no child is left (I9);
-6. the facts are judged.
+3. the end (`driver_end.py`);
+4. the facts are judged (`oracle.py`).
 """
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -26,23 +23,23 @@ import afpool
 from afpool import Identity, Server
 from afpool.pool import Limits
 from tests.simulation import steps as s
+from tests.simulation.driver_end import End
 from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
 from tests.simulation.driver_steps import FaultSteps, HostSteps, Skip
-from tests.simulation.driver_watch import Crashes, Logs, SeenWires, count_tasks, texts_of
+from tests.simulation.driver_watch import Crashes, Logs, SeenWires, texts_of
 from tests.simulation.driver_work import CALL, Work
-from tests.simulation.ground import Closed, Closing, Filed, Ground, Rest, line
+from tests.simulation.ground import Closed, Closing, Filed, Ground, line
 from tests.simulation.kernel import Sim, run_world
 from tests.simulation.oracle import judge, shown_around
 from tests.simulation.oracle_law import Law, ServerLaw
 from tests.simulation.oracle_wire import CALL_ID, Wires
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
     from tests.simulation.pipe import Link
     from tests.simulation.world import ServerSpec
-
-SETTLED: Final = 10.0
-"""Seconds more than every time-out, after which everything should have settled."""
 
 
 @attrs.frozen
@@ -78,7 +75,7 @@ def run_story(story: s.Story, *, real_seconds: float = 20.0) -> Report:
     if run.ground is not None:
         facts = run.ground.facts
         violations += [f"{each}{shown_around(facts, each.seq)}" for each in judge(facts, run.law())]
-        violations += run.secrets_shown()
+        violations += run.end.secrets_shown()
         lines = [line(fact) for fact in facts]
     return Report(violations, counts, hashlib.sha256(trace).hexdigest(), lines)
 
@@ -100,7 +97,6 @@ class Run:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
         self.shown: list[str] = []
-        self.reprs: list[str] = []
         self.subscriptions: dict[Any, None] = {}
         self.crashes = Crashes(self)
         self.logs = Logs()
@@ -109,12 +105,13 @@ class Run:
         self.ground: Any = None
         self.pool: Any = None
         self.places: dict[str, list[Place]] = {}
-        self._tasks = 0
-        self._idle = trio.Event()
+        self.tasks = 0
+        self.tasks_of: dict[str, int] = {}
+        self.closing = False
+        self.left = trio.Event()
+        self.end = End(self)
+        self._task_ended = trio.Event()
         self._block = trio.CancelScope()
-        self._left = trio.Event()
-        self._closing = False
-        self._left_tasks: dict[str, int] = {}
 
     # ------------------------------------------------------------------ the run
 
@@ -127,7 +124,7 @@ class Run:
         SeenWires(sim, self.wires, self.place_of)
         for spec in self.story.world.servers:
             self.places[spec.name] = [Place(sim, self.ground, spec, number) for number in range(spec.places)]
-        for place in self._all_places():
+        for place in self.all_places():
             await place.start()
         world = self.story.world
         self.host = Host(sim, self.ground, world, self.places)
@@ -136,31 +133,36 @@ class Run:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._hold_pool)
             await self._steps(nursery)
-            await self._end(nursery)
+            await self.end.come()
+            nursery.cancel_scope.cancel()
 
-    def _all_places(self) -> Iterator[Place]:
+    def all_places(self) -> Iterator[Place]:
+        """Every place of every server."""
         for places in self.places.values():
             yield from places
 
-    async def _hold_pool(self, *, task_status: Any) -> None:
+    def pool_options(self) -> tuple[list[Server], dict[str, Any]]:
+        """What `open_pool` is given."""
         world, host = self.story.world, self.host
-        servers = [self._server(spec) for spec in world.servers]
+        return [self._server(spec) for spec in world.servers], {
+            "plan": host.plan if world.plan_waits else host.plan_at_once,
+            "share": host.share if world.shares else None,
+            "credentials": host,
+            "signer": host.signer(),
+            "secret": SECRET,
+            "on_use": self._filed,
+            "on_authorization": host.on_authorization,
+            "on_in_doubt": self._in_doubt,
+            "on_log": lambda *told: self.shown.append(repr(told)),
+            "on_change": lambda *told: None,
+            "seams": self.sim.seams,
+            **world.limits,
+        }
+
+    async def _hold_pool(self, *, task_status: Any) -> None:
+        servers, options = self.pool_options()
         with self._block:
-            async with afpool.open_pool(
-                servers,
-                plan=host.plan if world.plan_waits else host.plan_at_once,
-                share=host.share if world.shares else None,
-                credentials=host,
-                signer=host.signer(),
-                secret=SECRET,
-                on_use=self._filed,
-                on_authorization=host.on_authorization,
-                on_in_doubt=self._in_doubt,
-                on_log=lambda *told: self.shown.append(repr(told)),
-                on_change=lambda *told: None,
-                seams=self.sim.seams,
-                **world.limits,
-            ) as pool:
+            async with afpool.open_pool(servers, **options) as pool:
                 self.pool = pool
                 task_status.started()
                 try:
@@ -169,7 +171,7 @@ class Run:
                     self.ground.file(Closing())
                     raise
         self.ground.file(Closed())
-        self._left.set()
+        self.left.set()
 
     def _server(self, spec: ServerSpec) -> Server:
         pins: dict[str, str] = {}
@@ -189,9 +191,7 @@ class Run:
         )
 
     def _filed(self, use: Any) -> None:
-        self.ground.file(
-            Filed(call=use.call_id, outcome=use.outcome, code=use.code, delivery=use.delivery)
-        )
+        self.ground.file(Filed(call=use.call_id, outcome=use.outcome, code=use.code, delivery=use.delivery))
         self.shown += texts_of(use)
 
     def _in_doubt(self, use: Any) -> Any:
@@ -225,26 +225,30 @@ class Run:
 
     def start(self, what: str, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run something in a task of the run; it is waited for before all counts as quiet."""
-        self._tasks += 1
+        self.tasks += 1
         self._nursery.start_soon(self._task, what, fn, args)
 
     async def _task(self, what: str, fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-        self._left_tasks[what] = self._left_tasks.get(what, 0) + 1
+        self.tasks_of[what] = self.tasks_of.get(what, 0) + 1
         try:
             await fn(*args)
         except Exception as error:
             self.failed(f"{what} failed", error)
         finally:
-            self._left_tasks[what] -= 1
-            self._tasks -= 1
-            if not self._tasks:
-                self._idle.set()
+            self.tasks_of[what] -= 1
+            self.tasks -= 1
+            self._task_ended.set()
+
+    async def next_end(self) -> None:
+        """Wait until one of the run's tasks has ended."""
+        self._task_ended = trio.Event()
+        await self._task_ended.wait()
 
     def close_pool(self, how: str) -> None:
         """Leave the pool."""
-        if self._closing:
+        if self.closing:
             raise Skip
-        self._closing = True
+        self.closing = True
         if how == "cancelled":
             self._block.cancel()
         else:
@@ -254,112 +258,6 @@ class Run:
         self.ground.file(Closing())
         report = await self.pool.aclose()
         self.sim.note(repr(report))
-
-    # ------------------------------------------------------------------ the end
-
-    async def _end(self, nursery: trio.Nursery) -> None:
-        limits = self.limits
-        self._look()
-        await self._until_idle()
-        self._look()
-        if self.subscriptions and not self._closing:
-            # one that is being made again is a call of the pool's own, with a deadline as others have
-            self._unsubscribe()
-            await trio.sleep(limits.deadline)
-        settled = limits.settle_timeout + limits.cancel_grace + limits.close_timeout + limits.ping_timeout
-        await trio.sleep(settled + SETTLED)
-        if not self._closing:
-            self.ground.file(Rest(when="quiet", what=self._held()))
-            self._let_go()
-            crashed = self.crashes.happened
-            await trio.sleep(limits.idle_timeout + limits.open_timeout + limits.close_timeout + 2 * SETTLED)
-            if self.crashes.happened > crashed:
-                # One that crashes for good as it is evicted refuses for another idle time.
-                await trio.sleep(limits.idle_timeout + SETTLED)
-            self.work.hands.drop(None)
-            gc.collect()
-            self.ground.file(Rest(when="dropped", what=self._alive()))
-            self.close_pool("aclose")
-        with trio.move_on_after(limits.close_timeout + SETTLED):
-            await self._left.wait()
-        self.ground.file(Rest(when="closed", what=self._remains()))
-        self._background_failures()
-        nursery.cancel_scope.cancel()
-
-    async def _until_idle(self) -> None:
-        """Wait until all work has ended; what has not by then never will."""
-        limits = self.limits
-        longest = limits.deadline + limits.open_timeout + limits.settle_timeout + limits.close_timeout
-        with trio.move_on_after(4 * longest + 100):
-            while self._tasks > len(self.subscriptions):
-                self._idle = trio.Event()
-                await self._idle.wait()
-                await trio.sleep(0)
-        for what, left in self._left_tasks.items():
-            if left and what not in {"Subscribe", "Call", "AskServer"}:
-                self.failures.append(f"I7 {what} never ended ({left})")
-
-    def _unsubscribe(self) -> None:
-        for subscription in list(self.subscriptions):
-            subscription.close()
-
-    def _let_go(self) -> None:
-        self.work.hands.drop(None)
-        for actor in self.pool.actors():
-            if actor.machine.paused:
-                self.pool.resume(actor.key)
-
-    def _look(self) -> None:
-        """Keep what an operator might look at: every object that a pool shows."""
-        pool = self.pool
-        seen = [pool, pool.statistics(), pool.limits, pool.records, *pool.servers.values()]
-        for actor in pool.actors():
-            seen += [actor, actor.machine, actor.machine.snapshot()]
-        for client in pool.openings.clients.values():
-            seen += [client, client.plan, client.plan.transport, client.channel, client.requirement]
-        for handles in self.work.hands.handles.values():
-            for handle in handles:
-                for tool in handle.tools.values():
-                    seen += [tool, tool.binding, tool.binding.list, tool.binding.definition]
-        self.reprs += [repr(each) for each in seen]
-
-    def _held(self) -> dict[str, Any]:
-        pool = self.pool
-        numbers = pool.statistics()
-        # the state of one that crashed for good says nothing any more
-        machines = [actor.machine for actor in pool.actors() if actor.phase != "crashed"]
-        return {
-            "places": sum(machine.in_flight for machine in machines),
-            "waiters": sum(len(machine.waiting or ()) for machine in machines),
-            "running": len(pool.running),
-            "in flight": numbers.in_flight,
-            "waiting": numbers.waiting,
-            "waiting for the runtime": numbers.waiting_runtime,
-            "settling": numbers.settling,
-        }
-
-    def _alive(self) -> dict[str, Any]:
-        numbers = self.pool.statistics()
-        return {
-            "keys": numbers.keys,
-            "clients": numbers.clients,
-            "shared lists": numbers.shared_lists,
-            "open ends": ", ".join(map(str, self.sim.network.open_client_ends())),
-            "children": sum(place.children_left for place in self._all_places()),
-        }
-
-    def _remains(self) -> dict[str, Any]:
-        return {
-            "not closed": int(not self._left.is_set()),
-            "open ends": ", ".join(map(str, self.sim.network.open_client_ends())),
-            "children": sum(place.children_left for place in self._all_places()),
-            "tasks": ", ".join(count_tasks()),
-            "running": len(self.pool.running),
-        }
-
-    def _background_failures(self) -> None:
-        if not self.crashes.happened:
-            self.failures += [f"E3 {text}" for text in self.logs.failures]
 
     def failed(self, what: str, error: BaseException) -> None:
         """Something was raised that nobody may raise."""
@@ -383,6 +281,13 @@ class Run:
             return self.pool.key_of(self.identity(who), server)
         except afpool.IdentityMissing:
             raise Skip from None
+
+    def pool_key_or_none(self, who: str, server: str) -> Any:
+        """The same, None where there is none."""
+        try:
+            return self.pool_key(who, server)
+        except Skip:
+            return None
 
     def actor(self, who: str, server: str) -> Any:
         """The key's actor, if there is one now."""
@@ -408,7 +313,7 @@ class Run:
 
     def place_of(self, host: str) -> Place | None:
         """The place of a host's name."""
-        for place in self._all_places():
+        for place in self.all_places():
             if place.door.name == host:
                 return place
         return None
@@ -446,20 +351,6 @@ class Run:
             ping_timeout=limits.ping_timeout,
             close_timeout=limits.close_timeout,
         )
-
-    def secrets_shown(self) -> list[str]:
-        """I6: where a secret stands that may stand nowhere."""
-        found = []
-        texts = [*self.shown, *self.logs.texts]
-        if self.pool is not None:
-            texts += [repr(event) for event in self.pool.records.events]
-            texts += self.reprs
-        for canary in self.host.canaries if hasattr(self, "host") else ():
-            for text in texts:
-                if canary in text:
-                    at = text.index(canary)
-                    found.append(f"I6 {canary!r} is shown: …{text[max(0, at - 200) : at + 200]}…")
-        return found
 
 
 def _names(identity: Identity, fields: list[str]) -> bool:

@@ -1,11 +1,11 @@
-"""The app of a simulated world: plans, authorization names, caller identities, credentials, signatures, answers.
+"""The app of a simulated world: plans, authorization names, caller identities, credentials, signatures,
+answers.
 
 Everything is kept by key, as the driver encodes it; what a step changes is true from that step on, and filed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -29,6 +29,8 @@ from tests.simulation.ground import RAISES, Ground, Named, PlanTold, Shared, Ven
 from tests.simulation.oracle_wire import PLAN, WHO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from afpool import CredentialRequest
     from tests.simulation.driver_places import Place
     from tests.simulation.kernel import Sim
@@ -134,6 +136,19 @@ class Host:
             if server.way.credential != "none":
                 for place in places[server.name]:
                     place.accepted = set()
+
+    def heal(self) -> None:
+        """Let everything be in order again; who leads where and shares what stays as it is."""
+        for truth in self.plans.values():
+            truth.mood = "good"
+        for key, (how, name) in self.names.items():
+            if how != "name":
+                self.change_share(key, "name", name)
+        for token in self.tokens.values():
+            token.mood, token.given = "good", token.value
+        for caller in self.callers.values():
+            caller.state = "back"
+            self.said(caller.name)
 
     # ------------------------------------------------------------------ identities
 
@@ -294,7 +309,7 @@ class Host:
         return Issued(credential(server.way.form, token.given))
 
     def drop(self, *, service: str | None, identity: Identity) -> None:
-        """The pool was told to invalidate: what is held is not to be given again before it was asked for anew."""
+        """The pool was told to invalidate: what is held is not given again before it was asked for anew."""
         for (name, _), token in self.tokens.items():
             if service in {None, name}:
                 if token.mood == "raises":

@@ -1,14 +1,14 @@
-"""The servers of a simulated world: fake servers behind the network, whose tools, rules and credentials steps change.
+"""The servers of a simulated world: fake servers behind the network, whose tools, rules and credentials
+steps change.
 
-A place is one fake server. Whom an arrival names is read from the marks that the plan put there: headers, or the
-environment of a child.
+A place is one fake server. Whom an arrival names is read from the marks that the plan put there: headers, or
+the environment of a child.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,9 +16,22 @@ import trio
 
 from afpool import MemoryTransport, StdioTransport
 from afpool._base.definition import build_definition
-from afpool.testing import Advertise, Delay, Drop, FakePrompt, FakeResource, FakeServer, FakeTool, Hang, JsonRpcError, RawBytes, Rule, Status
-from tests.simulation.driver_secrets import carried
+from afpool.testing import (
+    Advertise,
+    Delay,
+    Drop,
+    FakePrompt,
+    FakeResource,
+    FakeServer,
+    FakeTool,
+    Hang,
+    JsonRpcError,
+    RawBytes,
+    Rule,
+    Status,
+)
 from afpool.testing._actions import Wait
+from tests.simulation.driver_secrets import carried
 from tests.simulation.driver_tools import Runs, listed_tool
 from tests.simulation.driver_ways import Door
 from tests.simulation.faulty_rules import Spot, rule_of
@@ -27,11 +40,13 @@ from tests.simulation.oracle_wire import CALL_ID, PLAN, WHO
 from tests.simulation.world import ToolSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from afpool.testing import Arrival
     from tests.simulation import steps as s
+    from tests.simulation.children import Program, Started
     from tests.simulation.ground import Ground
     from tests.simulation.kernel import Sim
-    from tests.simulation.children import Program, Started
     from tests.simulation.network import Link, Listening
     from tests.simulation.world import ServerSpec
 
@@ -170,9 +185,10 @@ class Place:
         if server.sse is not None:
             server.sse.accept_late = manners.accepts_late
             if manners.posts != "usual":
-                server.sse.endpoint = {"foreign": "http://elsewhere.sim/post?s={}", "gibberish": "http://[{}"}[
-                    manners.posts
-                ]
+                server.sse.endpoint = {
+                    "foreign": "http://elsewhere.sim/post?s={}",
+                    "gibberish": "http://[{}",
+                }[manners.posts]
         for rule in [*self._own_rules(), *self._last_rules()]:
             server.engine.rules.add(rule)
 
@@ -192,7 +208,12 @@ class Place:
                 error = JsonRpcError(-32050, "it went wrong", after_execution=True)
                 yield Rule("tools/call", error, tool.name)
             elif tool.kind == "address":
-                visit = {"mode": "url", "message": "Visit", "url": "https://consent.test/x", "elicitationId": "e-1"}
+                visit = {
+                    "mode": "url",
+                    "message": "Visit",
+                    "url": "https://consent.test/x",
+                    "elicitationId": "e-1",
+                }
                 data = {"elicitations": [visit]}
                 yield Rule("tools/call", JsonRpcError(-32042, data=data, after_execution=True), tool.name)
 
@@ -276,9 +297,8 @@ class Place:
     def opened(self, link: Link) -> None:
         """A client has opened a link."""
         if self.dies_at_once:
-            for child in self._children(None):
-                if child.link is link:
-                    self._sim.network.at(trio.current_time(), lambda: child.child.exit(1))
+            mine = [each.child for each in self._children(None) if each.link is link]
+            self._sim.network.at(trio.current_time(), lambda: [child.exit(1) for child in mine])
 
     async def restart(self, down: float) -> None:
         """It dies, and comes back after a while."""
@@ -305,6 +325,16 @@ class Place:
             listening.how, listening.resolvable = "accept", True
             if self.door.proxy is not None:
                 self.door.proxy.refuse = None
+
+    def heal(self) -> None:
+        """Let everything be as in the beginning."""
+        self.listing, self.special = Listing(list(self.spec.tools)), {}
+        self.dies_at_once = False
+        self.fake.engine.rules.rules[:] = [*self._own_rules(), *self._last_rules()]
+        script, program = self.fake.child, self._program
+        if script is not None and program is not None:
+            script.ignore_eof = script.ignore_sigterm = False
+            script.stderr_flood, script.garbage, program.fails = 0, [], ""
 
     def _children(self, key: str | None) -> list[Started]:
         running = self._sim.network.children.running(self.host)
@@ -354,7 +384,9 @@ class Place:
 
     # ------------------------------------------------------------------ scripted faults
 
-    def script(self, step: s.Scripted, elsewhere: str, whose: Callable[[Arrival, str], bool], cap: int) -> bool:
+    def script(
+        self, step: s.Scripted, elsewhere: str, whose: Callable[[Arrival, str], bool], cap: int
+    ) -> bool:
         """Have a fault wait for the next arrivals; whether it means anything here."""
         spot = Spot(
             spec=self.spec,
@@ -367,7 +399,9 @@ class Place:
         rule = rule_of(honest(step), spot)
         if rule is None:
             return False
-        if self.spec.kind == "websocket" and not isinstance(rule.action, Wait | Status | Drop | Hang | RawBytes):
+        if self.spec.kind == "websocket" and not isinstance(
+            rule.action, Wait | Status | Drop | Hang | RawBytes
+        ):
             # the upgrade is no message, and cannot be answered by one
             given = rule.when
             rule.when = lambda arrival: arrival.http_method != "GET" and (given is None or given(arrival))
@@ -379,7 +413,7 @@ class Place:
 
 
 def honest(step: s.Scripted) -> s.Scripted:
-    """A server that says that it ran nothing has run nothing: one that lies proves nothing about its client."""
+    """A server that says that it ran nothing has run nothing: one that lies proves nothing of its client."""
     status, code = getattr(step, "status", None), getattr(step, "code", None)
     refuses = status in REFUSING_STATUS or status in {307, 308, 400, 403, 404} or code in REFUSING_CODES
     return attrs.evolve(step, executed=False) if step.executed and refuses else step

@@ -85,6 +85,16 @@ class HostSteps:
         self.run.ground.file(Resumed(key=self.run.key(who, server)))
         self.run.pool.resume(key)
 
+    def resume_key(self, pool_key: Any) -> None:
+        """The same of a key as the pool writes it."""
+        run = self.run
+        for spec in run.story.world.servers:
+            for person in run.story.world.people:
+                known = run.key(person.name, spec.name)
+                if run.pool_key_or_none(person.name, spec.name) == pool_key:
+                    run.ground.file(Resumed(key=known))
+        run.pool.resume(pool_key)
+
     def _known(self, who: str, server: str) -> Any:
         key = self.run.pool_key(who, server)
         if self.run.actor(who, server) is None:

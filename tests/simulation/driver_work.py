@@ -1,14 +1,13 @@
 """What a story asks of the pool: lists, calls, operations on bound servers, subscriptions, operators' work.
 
-Each runs in a task of its own and files how it began and how it ended. Whatever the pool raises that is no `AfpoolError`
-is filed under a code of its own, which no check lets pass.
+Each runs in a task of its own and files how it began and how it ended. Whatever the pool raises that is no
+`AfpoolError` is filed under a code of its own, which no check lets pass.
 """
 
 from __future__ import annotations
 
 import contextvars
 import json
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -17,15 +16,15 @@ import trio
 import afpool
 from tests.simulation import steps as s
 from tests.simulation.checks_lists import canonical
-from tests.simulation.driver_host import Caller
 from tests.simulation.driver_watch import chain_of
 from tests.simulation.ground import NOBODY, Began, Bound, Ended, Hung
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from afpool import BoundServer, BoundTool
     from tests.simulation.driver import Run
+    from tests.simulation.driver_host import Caller
 
 CALL: Final[contextvars.ContextVar[str | None]] = contextvars.ContextVar("simulated call", default=None)
 """The call whose task this is."""
@@ -76,6 +75,7 @@ class Work:
         self.run = run
         self.hands = Hands()
         self.open: dict[str, Ended | None] = {}
+        self.last_refusal = ""
         self._scopes: dict[str, trio.CancelScope] = {}
         self._canonical: dict[str, str] = {}
 
@@ -177,6 +177,7 @@ class Work:
             run.counts[f"{what}:{error.code}"] += 1
             run.counts[f"outcome:{error.code}"] += 1
             run.sim.note(f"{what}: {error.code} {error.delivery}")
+            self.last_refusal = error.code
             self._show(error)
         except Exception as error:
             run.failed(what, error)
@@ -215,6 +216,7 @@ class Work:
         args: Any = {"region": "eu", **step.args, "mark": f"mark-of-{step.id}."}
         if step.bad_args:
             args = ["no", "object"]
+
         async def ask() -> Any:
             result = await tool.call(
                 args,
@@ -249,7 +251,9 @@ class Work:
             return caller, name, None
         return run.identity(name), None, run.key(name, server)
 
-    async def _operate(self, began: Began, ask: Callable[[], Awaitable[Any]], cancel_after: float | None) -> Any:
+    async def _operate(
+        self, began: Began, ask: Callable[[], Awaitable[Any]], cancel_after: float | None
+    ) -> Any:
         """Make a call, and file how it began and ended."""
         run, call = self.run, began.call
         token = CALL.set(call)
@@ -312,14 +316,14 @@ class Work:
 
     # ------------------------------------------------------------------ bound servers
 
-    async def _server(self, who: str, server: str, binding: str, deadline: float | None) -> BoundServer | None:
+    async def _server(
+        self, who: str, server: str, binding: str, deadline: float | None
+    ) -> BoundServer | None:
         held = self.hands.servers.setdefault((who, server), [])
         if binding == "listed" or not held:
             until = None if deadline is None else trio.current_time() + deadline
             run = self.run
-            found = await self.ask(
-                "bind", lambda: run.pool.bind(run.identity(who), server, deadline=until)
-            )
+            found = await self.ask("bind", lambda: run.pool.bind(run.identity(who), server, deadline=until))
             if found is None:
                 return None
             held = self.hands.servers.setdefault((who, server), [])
@@ -347,14 +351,23 @@ class Work:
             "read": lambda: bound.read_resource(step.name, **how),
             "prompts": lambda: bound.prompts(**how),
             "prompt": lambda: bound.get_prompt(step.name, {"what": "it"}, **how),
-            "complete": lambda: bound.complete({"type": "ref/prompt", "name": step.name}, ("what", "v"), **how),
+            "complete": lambda: bound.complete(
+                {"type": "ref/prompt", "name": step.name}, ("what", "v"), **how
+            ),
             "log-level": lambda: bound.set_log_level(step.name or "info", **how),
         }
         began = self._began(step.id, step.who, step.server, step.what, label, whose, deadline)
         await self._operate(began, asked[step.what], step.cancel_after)
 
     def _began(
-        self, call: str, who: str, server: str, what: str, label: str | None, whose: str | None, deadline: float | None
+        self,
+        call: str,
+        who: str,
+        server: str,
+        what: str,
+        label: str | None,
+        whose: str | None,
+        deadline: float | None,
     ) -> Began:
         run = self.run
         return Began(
