@@ -30,6 +30,7 @@ from tests.simulation.ground import (
     Resumed,
     Revoked,
     Shared,
+    Unlinked,
     Vended,
     Withdrawn,
 )
@@ -60,6 +61,7 @@ class _State:
     bound: dict[int, Bound] = attrs.field(factory=dict)
     owners: dict[str, str] = attrs.field(factory=dict)
     working: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    links: dict[tuple[str, str], set[int]] = attrs.field(factory=dict)
     linked: dict[int, Linked] = attrs.field(factory=dict)
 
     def take(self, fact: Fact) -> None:
@@ -97,7 +99,14 @@ class _State:
             case Vended():
                 self.owners[fact.value] = fact.owner
             case Request() if fact.key is not None and fact.method not in OPENING:
-                self.working.setdefault((fact.key, fact.plan or ""), fact.seq)
+                whose = (fact.key, fact.plan or "")
+                self.links.setdefault(whose, set()).add(fact.link)
+                self.working.setdefault(whose, fact.seq)
+            case Unlinked():
+                for whose, links in self.links.items():
+                    links.discard(fact.link)
+                    if not links:  # the client may be gone, and what comes then is another one
+                        self.working.pop(whose, None)
 
 
 def check_gate(facts: list[Fact], law: Law) -> Iterator[Violation]:

@@ -232,6 +232,8 @@ class Run:
         self.tasks_of[what] = self.tasks_of.get(what, 0) + 1
         try:
             await fn(*args)
+        except Skip:
+            self.counts[f"skipped:{what}"] += 1
         except Exception as error:
             self.failed(f"{what} failed", error)
         finally:

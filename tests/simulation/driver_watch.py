@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.oracle_wire import Wires
     from tests.simulation.pipe import Link
 
-ENDS: Final = ("client closes", "broken to-client")
+ENDS: Final = ("client closes", "client reads the end", "broken to-client")
 
 
 class SeenWires:

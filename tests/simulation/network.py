@@ -62,6 +62,8 @@ class SimWire(Wire):
         data = channel.take(max_bytes)
         if data:
             link.network.saw(link, "to-client", data)
+        elif data is not None:
+            link.network.log(link, "client reads the end")
         return data
 
     def alive(self) -> bool:
