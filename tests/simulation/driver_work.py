@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from afpool import BoundServer, BoundTool
     from tests.simulation.driver import Run
     from tests.simulation.driver_host import Caller
+from tests.simulation.driver_steps import Skip
 
 CALL: Final[contextvars.ContextVar[str | None]] = contextvars.ContextVar("simulated call", default=None)
 """The call whose task this is."""
@@ -417,14 +418,9 @@ class Work:
 
     async def _drain(self, step: s.DrainKey) -> None:
         run = self.run
-        key = run.pool_key(step.who, step.server)
-
-        async def drain() -> None:
-            await run.pool.drain(key)
-
         try:
-            await drain()
-        except LookupError:
+            await run.pool.drain(run.pool_key(step.who, step.server))
+        except (LookupError, Skip):
             run.counts["skipped:drain"] += 1
             return
         except afpool.AfpoolError as error:
