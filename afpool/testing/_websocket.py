@@ -170,6 +170,10 @@ class WsConnection(StreamFront):
             async for data in self._queue:
                 await connection.send_message(data.decode(errors="replace"))
 
+    async def _send_raw(self, data: bytes) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # the client has gone meanwhile
+            await self._stream.send_all(data)
+
     async def misbehave(self, action: Answering, usual: bytes) -> None:
         connection = self._socket
         match action:
@@ -178,10 +182,10 @@ class WsConnection(StreamFront):
                 self._scope.cancel()
             case Truncate():
                 end = len(usual) // 2 if action.at is None else action.at
-                await self._stream.send_all(_frame_head(len(usual)) + usual[:end])
+                await self._send_raw(_frame_head(len(usual)) + usual[:end])
                 self.kill()
             case RawBytes():
-                await self._stream.send_all(action.data)
+                await self._send_raw(action.data)
                 if action.close:
                     self.kill()
             case CloseFrame() if connection is not None:

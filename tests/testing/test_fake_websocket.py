@@ -22,7 +22,10 @@ from afpool.testing import (
     CloseFrame,
     Drop,
     FakeServer,
+    Flood,
     Hang,
+    Hold,
+    RawBytes,
     Sse,
     Status,
     Truncate,
@@ -148,6 +151,44 @@ async def test_scripted_endings(action, code):
         assert caught.value.reason is not None
         assert caught.value.reason.code == code
         assert server.executions["echo"] == isinstance(action, Truncate)
+
+
+@pytest.mark.parametrize("action", [Truncate(), RawBytes(b"\xff\xff"), RawBytes(b"\xff\xff", close=False)])
+async def test_bytes_for_a_client_that_has_gone_fail_nobody(action):
+    async with served() as server:
+        event = trio.Event()
+        async with client(server) as socket:
+            await begin(socket)
+            server.on("tools/call", Hold(event), times=1)
+            server.on("tools/call", action)
+            await socket.send_message(json.dumps(
+                {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "echo"}}
+            ))  # fmt: skip
+            await server.wait_for("tools/call")
+        await server.wait_until(lambda: server.connections == 0)
+        event.set()
+        async with client(server) as socket:  # it still serves
+            await begin(socket)
+
+
+async def test_a_flood_before_a_notification_is_taken_in_lets_it_be_taken_in():
+    async with served() as server, client(server) as socket:
+        server.on("*", Flood(b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}', times=2))
+        for number, message in enumerate(
+            [
+                {"id": 1, "method": "initialize", "params": INITIALIZE},
+                {"method": "notifications/initialized"},
+                {"id": "srv-1", "result": {}},
+                {"id": 2, "method": "ping"},
+            ]
+        ):
+            await socket.send_message(json.dumps({"jsonrpc": "2.0", **message}))
+            said = [json.loads(await socket.get_message()) for _ in range(2)]
+            assert {each["method"] for each in said} == {"notifications/message"}
+            if number in {0, 3}:
+                assert "result" in json.loads(await socket.get_message())
+        assert server.client_answers == [{"jsonrpc": "2.0", "id": "srv-1", "result": {}}]
+        assert server.violations == []
 
 
 async def test_a_ping_behind_the_servers_close_frame_is_no_fault_of_the_server():
