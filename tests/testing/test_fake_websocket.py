@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 from h11 import LocalProtocolError
 from trio_websocket import (
     ConnectionClosed,
@@ -24,7 +25,6 @@ from afpool.testing import (
     FakeServer,
     Flood,
     Hang,
-    Hold,
     RawBytes,
     Sse,
     Status,
@@ -153,22 +153,46 @@ async def test_scripted_endings(action, code):
         assert server.executions["echo"] == isinstance(action, Truncate)
 
 
+class Reset(trio.abc.Stream):
+    """The server's end of a connection that is reset on the way out, which nobody has read yet."""
+
+    def __init__(self, inner: trio.abc.Stream) -> None:
+        self.inner = inner
+        self.reset = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        if self.reset:
+            await trio.lowlevel.checkpoint()
+            raise trio.BrokenResourceError
+        await self.inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self.inner.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
 @pytest.mark.parametrize("action", [Truncate(), RawBytes(b"\xff\xff"), RawBytes(b"\xff\xff", close=False)])
 async def test_bytes_for_a_client_that_has_gone_fail_nobody(action):
-    async with served() as server:
-        event = trio.Event()
-        async with client(server) as socket:
-            await begin(socket)
-            server.on("tools/call", Hold(event), times=1)
-            server.on("tools/call", action)
-            await socket.send_message(json.dumps(
-                {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "echo"}}
-            ))  # fmt: skip
-            await server.wait_for("tools/call")
-        await server.wait_until(lambda: server.connections == 0)
-        event.set()
-        async with client(server) as socket:  # it still serves
-            await begin(socket)
+    async with served(memory=True) as server, trio.open_nursery() as nursery:
+        ours, theirs = trio.testing.memory_stream_pair()
+        end = Reset(theirs)
+        server.serve_stream(end)
+        socket = await wrap_client_stream(nursery, ours, "localhost", "/mcp", subprotocols=["mcp"])
+        await begin(socket)
+        server.on("tools/call", action)
+        end.reset = True
+        call = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "echo"}}
+        await socket.send_message(json.dumps(call))
+        await server.wait_for("tools/call")
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.executions["echo"] == isinstance(action, Truncate)
+        server.close_connections()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_flood_before_a_notification_is_taken_in_lets_it_be_taken_in():
