@@ -16,6 +16,7 @@ import trio
 import afpool
 from tests.simulation import steps as s
 from tests.simulation.checks_lists import canonical
+from tests.simulation.driver_steps import Skip
 from tests.simulation.driver_watch import chain_of
 from tests.simulation.ground import NOBODY, Began, Bound, Ended, Hung
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from afpool import BoundServer, BoundTool
     from tests.simulation.driver import Run
     from tests.simulation.driver_host import Caller
-from tests.simulation.driver_steps import Skip
 
 CALL: Final[contextvars.ContextVar[str | None]] = contextvars.ContextVar("simulated call", default=None)
 """The call whose task this is."""
