@@ -61,6 +61,7 @@ class Janitor:
             if client.ends_at <= now and (machine.idle or client.ends_at + patience <= now):
                 # what runs on it goes on; the next call or list opens its successor
                 pool.event("aged", actor, client=client.id)
+                client.retire("aged")  # whoever holds a place on it and has sent nothing is told why
                 actor.tell(m.ClientLost(client.id, "aged"))
                 continue
             ends = actor.last_used + pool.limits.idle_timeout
