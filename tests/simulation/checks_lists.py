@@ -41,7 +41,7 @@ def _drop(value: Any, path: list[str]) -> None:
 
 
 @attrs.define
-class _List:
+class Listed:
     """A list as it came: when it was asked for, when its last byte was taken."""
 
     asked: int
@@ -55,14 +55,14 @@ class Received:
     """The lists of one run by incarnation, oldest first."""
 
     def __init__(self, facts: list[Fact], law: Law) -> None:
-        self.lists: dict[Incarnation, list[_List]] = {}
+        self.lists: dict[Incarnation, list[Listed]] = {}
         self.began: dict[Incarnation, int] = {}
         self.notices: dict[Incarnation, list[Heard]] = {}
         self._law = law
         self._openings: dict[str, int] = {}
         self._ids: dict[str, set[Any]] = {}
         self._of_request: dict[int, Incarnation] = {}
-        self._pages: dict[tuple[Incarnation, str], _List] = {}
+        self._pages: dict[tuple[Incarnation, str], Listed] = {}
         self._listens: dict[tuple[Incarnation, Any], int] = {}
         for request in of(facts, Request):
             self._see(request)
@@ -104,7 +104,7 @@ class Received:
             if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
                 continue
             cursor = request.params.get("cursor")
-            page = _List(request.seq) if cursor is None else self._pages.pop((incarnation, cursor), None)
+            page = Listed(request.seq) if cursor is None else self._pages.pop((incarnation, cursor), None)
             if page is None:
                 return
             for tool in result["tools"]:
@@ -118,7 +118,7 @@ class Received:
             return
 
     @staticmethod
-    def _tool(page: _List, tool: Any, server: ServerLaw | None) -> None:
+    def _tool(page: Listed, tool: Any, server: ServerLaw | None) -> None:
         name = tool.get("name") if isinstance(tool, dict) else None
         if isinstance(name, str):
             if name in page.tools:
@@ -135,12 +135,12 @@ class Received:
         if incarnation is not None:
             self.notices.setdefault(incarnation, []).append(heard)
 
-    def newest(self, incarnation: Incarnation, request: Request) -> list[_List]:
+    def newest(self, incarnation: Incarnation, request: Request) -> list[Listed]:
         """The last list that had been received before a request left, and what came in the very instant.
 
         Any of them may be the one that is known: an answer that has just come is still being read.
         """
-        found: list[_List] = []
+        found: list[Listed] = []
         for each in self.lists.get(incarnation, ()):
             if each.at < request.at:
                 found = [each]
@@ -209,7 +209,7 @@ def _counts(heard: Heard, server: ServerLaw | None) -> bool:
     return wanted is not None and isinstance(meta, Mapping) and meta.get(SUBSCRIPTION) == wanted
 
 
-def _differs(newest: _List, definitions: Mapping[str, str]) -> bool:
+def _differs(newest: Listed, definitions: Mapping[str, str]) -> bool:
     if newest.twice:
         return False
     return {name: newest.tools.get(name) for name in definitions} != dict(definitions)

@@ -352,6 +352,8 @@ class Run:
             cancel_grace=limits.cancel_grace,
             ping_timeout=limits.ping_timeout,
             close_timeout=limits.close_timeout,
+            max_connecting=limits.max_connecting,
+            keepalive_expiry=limits.keepalive_expiry,
         )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from tests.simulation.checks_causes import check_causes
 from tests.simulation.checks_delivery import check_attempts, check_verdicts
 from tests.simulation.checks_ends import check_answered, check_rest
 from tests.simulation.checks_gate import check_gate, check_links
+from tests.simulation.checks_limits import check_connecting, check_further, check_kept, check_listing
 from tests.simulation.checks_lists import check_lists
 from tests.simulation.checks_places import check_openings, check_places, check_rounds
 from tests.simulation.ground import Fact, line
@@ -22,6 +24,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_attempts,
     check_verdicts,
     check_rounds,
+    check_causes,
+    check_further,
+    check_listing,
+    check_connecting,
+    check_kept,
     check_places,
     check_openings,
     check_answered,

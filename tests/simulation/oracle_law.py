@@ -100,7 +100,8 @@ class Law:
     cancel_grace: float = 5.0
     ping_timeout: float = 5.0
     close_timeout: float = 5.0
-    keys: Mapping[str, str] = attrs.field(factory=dict)
+    max_connecting: int = 8
+    keepalive_expiry: float = 4.0
 
     def weak(self, server: str) -> bool:
         """Whether the gate of a server's clients is the weaker one."""

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.checks_causes import check_causes
 from tests.simulation.checks_delivery import check_attempts, check_verdicts
 from tests.simulation.checks_ends import check_answered, check_rest
 from tests.simulation.checks_gate import check_gate, check_links
+from tests.simulation.checks_limits import check_connecting, check_further, check_kept, check_listing
 from tests.simulation.checks_lists import LIST_CHANGED, canonical, check_lists
 from tests.simulation.checks_places import check_openings, check_places, check_rounds
 from tests.simulation.ground import (
@@ -648,3 +650,120 @@ def test_what_is_left(run):
     for when in ("quiet", "dropped", "closed"):
         run.add(Rest(when=when, what={"something": 1, "nothing": 0, "text": ""}))
     assert run.rules(check_rest) == ["I4", "I11", "I9"]
+
+
+# ------------------------------------------------------------------------------------------ limits
+
+
+def test_an_attempt_follows_only_so_often_and_not_too_soon(run):
+    def attempts(count: int, gap: float = 1.0, **answer: Any) -> list[str]:
+        run = Story()
+        run.opened()
+        run.began(deadline=1000.0)
+        for _ in range(count):
+            request = run.sent()
+            run.answered(request, **{"message": None, "kind": "text", **answer})
+            run.clock += gap - 1.0
+        return run.rules(check_further)
+
+    assert attempts(3, status=429) == []
+    assert attempts(4, status=429) == ["I3"]
+    assert attempts(2, status=429, headers={"retry-after": "2"}, gap=2.0) == []
+    assert attempts(2, status=429, headers={"retry-after": "3"}, gap=2.0) == ["I3"]
+    assert attempts(3, status=429, gap=6.0) == ["I3"], "twelve seconds of waiting"
+    assert attempts(3, status=401) == []
+    assert attempts(4, status=401) == ["I3"]
+    assert attempts(4, status=308) == []
+    assert attempts(5, status=308) == ["I3"]
+    mismatch = {"message": {"id": 1, "error": {"code": -32020}}}
+    assert attempts(2, **mismatch) == []
+    assert attempts(3, **mismatch) == ["I3"]
+
+
+def test_lists_that_are_asked_for_too_often(run):
+    run.listed(TOOL, session="s1")
+    run.listed(TOOL, session="s1", at=2.05)
+    assert run.rules(check_listing) == [], "the first one counts for nothing"
+    run.clock = 1.5
+    run.sent(None, method="tools/list", params={"cursor": "p2"}, session="s1")
+    run.listed(TOOL, session="s2")
+    assert run.rules(check_listing) == []
+    again = run.sent(None, method="tools/list", session="s1")
+    assert run.rules(check_listing) == []
+    soon = Story()
+    for at in (1.0, 2.5, 3.0):
+        request = soon.sent(None, method="tools/list", session="s1", at=at)
+        soon.answered(request, at=at, message={"id": 1, "result": {"tools": []}})
+    assert soon.rules(check_listing) == ["L1"]
+    assert again.method == "tools/list"
+
+
+def test_more_openings_of_a_place_than_may_be(run):
+    law = Law(max_connecting=1)
+    first = run.sent(None, method="initialize", link=1)
+    assert run.rules(check_connecting, law) == []
+    run.sent(None, method="initialize", link=2, key=BOB)
+    assert run.rules(check_connecting, law) == ["L2"]
+    run.answered(first)
+    run.add(Unlinked(link=2, by="client"))
+    run.sent(None, method="server/discover", link=3)
+    assert run.rules(check_connecting, law) == ["L2"]
+
+
+def test_a_connection_that_was_kept_for_too_long(run):
+    law = Law(keepalive_expiry=4.0)
+    run.answered(run.sent("c1", at=1.0), at=1.0)
+    run.answered(run.sent("c2", at=5.0), at=5.0)
+    assert run.rules(check_kept, law) == []
+    run.sent("c3", at=9.1)
+    assert run.rules(check_kept, law) == ["L3"]
+
+
+# ------------------------------------------------------------------------------------------ causes
+
+CAUSED = [
+    ("identity-mismatch", {"who": BOB}, []),
+    ("deadline-exceeded", {"deadline": 1.0}, []),
+    ("share-failed", {}, [(Shared, {"key": ALICE, "name": RAISES})]),
+    ("binding-changed", {}, [(Shared, {"key": ALICE, "name": "role"})]),
+    ("binding-changed", {}, [(Revoked, {"keys": frozenset({ALICE})})]),
+    ("binding-changed", {}, [(PlanTold, {"key": ALICE, "context": "pc:2", "place": "files-1/0"})]),
+    ("stale-tools", {}, [(Heard, {"link": 1, "place": "files-0", "key": ALICE, "method": LIST_CHANGED})]),
+    ("cancelled", {}, [(Withdrawn, {"call": "c1", "found": True})]),
+    ("pool-closed", {}, [(Closing, {})]),
+    ("actor-crashed", {}, [(Crashed, {"key": ALICE})]),
+]
+
+
+@pytest.mark.parametrize(("code", "call", "facts"), CAUSED)
+def test_a_refusal_has_a_cause(code, call, facts):
+    for caused in (True, False):
+        run = Story()
+        run.opened()
+        run.listed(TOOL)
+        run.began(**(call if caused else {}))
+        for kind, members in facts if caused else ():
+            run.add(kind(**members))
+        run.ended(code, "not-sent")
+        assert run.rules(check_causes) == ([] if caused else ["C1"])
+
+
+def test_a_list_that_showed_another_definition_is_a_cause(run):
+    run.opened()
+    run.began()
+    run.listed(OTHER)
+    run.ended("stale-tools", "not-sent")
+    assert run.rules(check_causes) == []
+
+
+def test_a_caller_that_said_somebody_else_for_a_moment_is_a_cause(run):
+    run.opened()
+    run.add(Named(caller="alice", keys=frozenset({ALICE})))
+    run.began("c1", caller="alice", who=None)
+    run.add(Named(caller="alice", keys=frozenset()))
+    run.add(Named(caller="alice", keys=frozenset({ALICE})))
+    run.ended("identity-mismatch", "not-sent", "c1")
+    assert run.rules(check_causes) == []
+    run.began("c2", caller="alice", who=None)
+    run.ended("identity-mismatch", "not-sent", "c2")
+    assert run.rules(check_causes) == ["C1"]
