@@ -79,6 +79,7 @@ class ChildFront(StreamFront):
         self._code = 0
         # What to write, and whether it is an answer, or the last thing before a scripted exit.
         self._outbox, self._queue = trio.open_memory_channel[tuple[bytes, str]](math.inf)
+        self._written = trio.lowlevel.ParkingLot()  # who waits for less to be queued
         self._answers = 0
         self._doomed = False
         self._opened = False
@@ -140,6 +141,7 @@ class ChildFront(StreamFront):
         with suppress(trio.BrokenResourceError):
             async for data, kind in self._queue:
                 await self._stdout.send_all(data)
+                self._written.unpark_all()
                 self._answers += kind == "answer"
                 if kind == "exit" or self._answers == self._script.exit_after:
                     self.exit(self._script.exit_code)
@@ -148,10 +150,9 @@ class ChildFront(StreamFront):
         self._outbox.send_nowait((data + b"\n", kind))
 
     async def drained(self) -> None:
-        # The queue has no room to wait for, so this looks.
-        while self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:  # noqa: ASYNC110 - see above
-            await trio.sleep(0.001)
         await trio.lowlevel.checkpoint()
+        while self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:
+            await self._written.park()
 
     async def misbehave(self, action: Answering, usual: bytes) -> None:
         match action:

@@ -61,6 +61,7 @@ class WsConnection(StreamFront):
         self._line = line
         self._stream = _Stream(self, line.stream)
         self._outbox, self._queue = trio.open_memory_channel[bytes](math.inf)
+        self._written = trio.lowlevel.ParkingLot()  # who waits for less to be queued
         self._scope = trio.CancelScope()
         self._socket: WebSocketConnection | None = None
 
@@ -146,6 +147,7 @@ class WsConnection(StreamFront):
         """Either side has closed."""
         if not self.gone:
             self.gone = True
+            self._written.unpark_all()
             self.server.connection_lost(self)
             if self._socket is None:
                 # The library waits for the rest of an upgrade request that will never come.
@@ -158,10 +160,9 @@ class WsConnection(StreamFront):
         self._outbox.send_nowait(data)
 
     async def drained(self) -> None:
-        # The queue has no room to wait for, so this looks.
-        while not self.gone and self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:  # noqa: ASYNC110
-            await trio.sleep(0.001)
         await trio.lowlevel.checkpoint()
+        while not self.gone and self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:
+            await self._written.park()
 
     async def _write_all(self, connection: WebSocketConnection) -> None:
         from trio_websocket import ConnectionClosed
@@ -169,6 +170,7 @@ class WsConnection(StreamFront):
         with suppress(ConnectionClosed):
             async for data in self._queue:
                 await connection.send_message(data.decode(errors="replace"))
+                self._written.unpark_all()
 
     async def _send_raw(self, data: bytes) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # the client has gone meanwhile

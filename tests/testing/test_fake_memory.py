@@ -28,6 +28,7 @@ from afpool.testing import (
     FakeProxy,
     FakeServer,
     FakeTool,
+    Flood,
     echo_tool,
     in_memory,
     progress_tool,
@@ -289,6 +290,31 @@ async def test_any_stream_is_served(clock: trio.testing.MockClock) -> None:
             server.close_connections()
             assert await ours.receive_some() == b""
             assert server.connections == 0
+
+
+class Steps(trio.abc.Instrument):
+    """Counts what tasks do."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def test_a_flood_that_nobody_reads_costs_nothing_while_it_waits(clock: trio.testing.MockClock) -> None:
+    async with make("stdio") as server:
+        server.on("*", Flood(b"x" * 100_000 + b"\n", times=20))
+        ours, theirs = memory_link_pair()
+        server.start_soon(server.serve_child, WireStream(theirs), WireStream(theirs))
+        await WireStream(ours).send_all(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        await server.wait_for("ping")
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        await trio.sleep(10_000)
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.count < 100
+        ours.close()
 
 
 async def test_a_proxy_needs_no_socket_either(clock: trio.testing.MockClock) -> None:
