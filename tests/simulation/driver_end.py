@@ -2,12 +2,13 @@
 
 1. Quiet: whatever was asked has ended, and what may settle has settled: no place is held, nobody waits (I4).
 2. Recovery (R1): every fault is mended, what the app says is in order again. After the times that a pool may
-be
-   cautious for, each key has to be as good as that of a pool that was opened this moment: where a fresh pool
-   can list and call, this one can. (What neither can do is the world's fault, such as a version that is not
-   spoken.)
+   be cautious for, each key has to be as good as that of a pool that was opened this moment: where a fresh
+   pool can list and call, this one can. (What neither can do is the world's fault, such as a version that is
+   not spoken.)
 3. Dropped: nothing is held any more and idle time passes: no key is left (I11).
 4. Closed: no task, no open end, no child is left (I9).
+
+Of the servers it is asked what they have against their clients (V1).
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ class End:
         with trio.move_on_after(limits.close_timeout + SETTLED):
             await run.left.wait()
         run.ground.file(Rest(when="closed", what=self._remains()))
+        for place in run.all_places():
+            # what comes before `initialized` is a probe, or behind one that a fault has eaten
+            said = [each for each in place.fake.violations if not each.endswith("notifications/initialized")]
+            run.failures += [f"V1 {place.name} says: {each}" for each in said]
         if not run.crashes.happened:
             run.failures += [f"E3 {text}" for text in run.logs.failures]
 
