@@ -9,7 +9,17 @@ import socket
 import pytest
 import trio
 
-from afpool.testing import Delay, FakeServer, FakeTool, Flood, Hang, echo_tool, sleep_tool
+from afpool.testing import (
+    Delay,
+    FakeServer,
+    FakeTool,
+    Flood,
+    Hang,
+    Result,
+    echo_tool,
+    input_required,
+    sleep_tool,
+)
 
 BOTH = "application/json, text/event-stream"
 LIST_CHANGED = "notifications/tools/list_changed"
@@ -94,6 +104,17 @@ async def test_routed_names_and_parameters_in_headers(connect, autojump_clock):
             none = await client.modern_call("wetter-ä", {"region": None}, mcp_name=name)
             assert none.status == 200
             assert server.executions["wetter-ä"] == 2
+
+
+async def test_a_state_that_a_scripted_result_gave_may_come_back_and_no_other(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http(era="stateless") as server:
+            client = await connect(server)
+            server.on("tools/call", Result(input_required({}, {"step": 1})), times=1)
+            await client.modern_call("echo", {})
+            for state, violations in (({"step": 1}, 0), ({"step": 2}, 1)):
+                await client.modern_rpc("tools/call", {"name": "echo", "requestState": state}, mcp_name="echo")
+                assert len(server.violations) == violations
 
 
 async def test_initialize_is_refused(connect, autojump_clock):
