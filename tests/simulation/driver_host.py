@@ -353,11 +353,20 @@ class Host:
             return None
         elicits = {"elicit", "url"} & set(way.answers)
         modes = [mode for mode, name in (("form", "elicit"), ("url", "url")) if name in way.answers]
+        roots: Any = None
+        if "roots" in way.answers:
+            roots = (
+                ["file:///srv/sim"]
+                if way.answering == "at-once"
+                else self._answered(way.answering, self._roots)
+            )
         return ServerRequests(
-            roots=self._answered(way.answering, self._roots) if "roots" in way.answers else None,
+            roots=roots,
             sample=self._answered(way.answering, self._sample) if "sample" in way.answers else None,
             elicit=self._answered(way.answering, self._elicit) if elicits else None,
             elicitation_modes=modes or ["form"],
+            on_elicitation_complete=lambda which: None,
+            max_handlers=2,
             timeout=20.0,
         )
 
@@ -382,6 +391,8 @@ class Host:
             return None
         if how == "misfit":
             return {"role": "assistant"}
+        if how == "slowly":
+            return {"role": "assistant", "content": {"type": "text", "text": "said"}, "model": "sim-1"}
         return SampleAnswer(content={"type": "text", "text": "said"}, model="sim-1")
 
     @staticmethod
@@ -389,5 +400,7 @@ class Host:
         if how == "declines":
             return request.decline()
         if how == "misfit":
-            return {"action": "accept", "content": {"sure": "no boolean"}}
+            return 7 if request.mode == "url" else {"action": "accept", "content": {"sure": "no boolean"}}
+        if how == "slowly":
+            return {"action": "accept", "content": {} if request.mode == "url" else {"sure": True}}
         return request.accept()

@@ -82,13 +82,30 @@ class _Signer:
     def __init__(self, how: str, value: Callable[[], str]) -> None:
         self._how = how
         self._value = value
+        self._turn = 0
+
+    @staticmethod
+    def _bad(turn: int, value: str) -> Any:
+        """Headers that cannot be sent, or are not its own to say; now and then good ones."""
+        return [
+            {"x-signature": value},
+            {"mcp-method": value},
+            {"x signature": value},
+            {"x-signature": f"{value}\n"},
+            {"x-signature": f"{value} \u20ac"},
+            {"x-signature": f" {value}"},
+            {"x-signature": value * 2000},
+            {"x-signature": 7},
+            {"x-signature": value, "X-Signature": value},
+        ][turn % 9]
 
     def sign(self, request: httpx.Request) -> Any:
         """See `Signer`."""
         if self._how == "rubbish":
             return 7
         if self._how == "bad-header":
-            return {"mcp-method": self._value()}
+            self._turn += 1
+            return self._bad(self._turn, self._value())
         if self._how == "at-once":
             return {"x-signature": self._value()}
         return self._later()

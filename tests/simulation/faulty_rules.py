@@ -96,7 +96,11 @@ def _action(step: s.Scripted, spot: Spot) -> Action | None:
             garbage = _garbage(step.what, spot)
             return None if garbage is None else attrs.evolve(garbage, after_execution=executed)
         case s.OddStreamNext() if http and spec.kind != "sse":
-            before = b": a comment\n\nid: 7\n: another\n\n" if step.comments else b""
+            before = b""
+            if step.comments:
+                before = (
+                    b": a comment\n\nid: 7\n: another\n\nevent: other\ndata: {}\n\ndata: " + _said() + b"\n\n"
+                )
             return Sse(before=before, newline=step.newline, split=step.split, close=step.close)
         case s.BreakOffNext() if http and spec.kind != "sse":
             return BreakOff(retry=step.retry, times=step.ends, replay=step.replay, cut=step.cut)
@@ -208,6 +212,11 @@ def _answer(content: bytes = b'[{"type": "text", "text": "scripted"}]') -> bytes
     )
 
 
+def _said() -> bytes:
+    params = b'{"level": "info", "data": "by the way"}'
+    return b'{"jsonrpc": "2.0", "method": "notifications/message", "params": %b}' % params
+
+
 def _bodies(max_message: int) -> dict[str, bytes]:
     twice = _answer()
     return {
@@ -223,6 +232,7 @@ def _bodies(max_message: int) -> dict[str, bytes]:
         "key-twice": _answer(b'[], "content": [{"type": "text", "text": "scripted"}]'),
         "batch": b"[" + twice + b"]",
         "answer-twice": b"[" + twice + b", " + twice + b"]",
+        "nameless": b'{"jsonrpc": "2.0", "result": {"content": [}, "id": %b}' % ID,
         "stray-answer": b'{"jsonrpc": "2.0", "id": 987654, "result": {}}',
         "too-large": _answer(b'[{"type": "text", "text": "' + b"x" * min(max_message, LARGE) + b'"}]'),
     }
@@ -255,6 +265,11 @@ def _over_http(what: s.Garbage, bodies: dict[str, bytes]) -> Body | RawBytes:
             return RawBytes(b"SSH-2.0-OpenSSH_9.2\r\n")
         case "huge-head":
             return RawBytes(b"HTTP/1.1 200 OK\r\nx-filler: " + b"x" * 200_000 + b"\r\n\r\n")
+        case "ids-and-retry":
+            events = (
+                b"retry: 700\nid: e-1\ndata:\n\nevent: other\ndata: {}\n\nid: e-2\nevent: message\ndata: "
+            )
+            return Body(events + _said() + b"\n\n", content_type="text/event-stream")
         case "half-event":
             return Body(b"event: message\ndata: " + _answer(), content_type="text/event-stream")
         case "no-length":

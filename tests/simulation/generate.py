@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tests.simulation.steps import Step
 
 # Motifs that need a feature which many worlds lack, and how many stories know them; others are known by 0.3.
-OFTEN: Final = {"credential_changes": 0.6, "subscriptions": 0.5, "broken_off": 0.5, "unreadable": 0.5}
+OFTEN: Final = {
+    "credential_changes": 0.6, "wants_more": 0.5, "subscriptions": 0.5, "broken_off": 0.5, "unreadable": 0.5,
+    "taken_up_again": 0.5,
+}  # fmt: skip
 
 # How long the busy part of a story takes, and how often so: some things need contention, others time.
 SPANS: Final = {0.3: 2, 3.0: 4, 20.0: 3, 150.0: 2, 900.0: 0.5}

@@ -159,7 +159,7 @@ def _manners(swarm: Swarm, spec: ServerSpec) -> Manners:
         keep_alive=swarm.pick([1, 2, 5]) if swarm.has("short connections", 0.15) else None,
         strict=not swarm.chance(0.2),
         knows_resume=swarm.has("resumption", 0.3),
-        resources=("doc://a", "doc://b", "doc://c") if offers else (),
+        resources=_resources(swarm) if offers else (),
         prompts=("greet", "ask") if offers and swarm.chance(0.7) else (),
         completes=offers and swarm.chance(0.7),
         logs=offers and swarm.chance(0.7),
@@ -167,6 +167,11 @@ def _manners(swarm: Swarm, spec: ServerSpec) -> Manners:
         posts=swarm.pick(["foreign", "gibberish"]) if spec.kind == "sse" and swarm.chance(0.08) else "usual",
         accepts_late=spec.kind == "sse" and swarm.chance(0.25),
     )
+
+
+def _resources(swarm: Swarm) -> tuple[str, ...]:
+    few = ("doc://a", "doc://b", "doc://c")
+    return (*few, *(f"doc://{number}/{'x' * 60}" for number in range(120))) if swarm.chance(0.15) else few
 
 
 def _way(swarm: Swarm, spec: ServerSpec) -> Way:

@@ -137,7 +137,7 @@ def silent_server(scene: Scene) -> list[Step]:
 
 def broken_off(scene: Scene) -> list[Step]:
     """Answers whose event stream ends early and can be taken up again, perhaps."""
-    pair = scene.pair(lambda server: server.kind == "http-sse-answers")
+    pair = scene.pair(lambda server: server.over_http and server.kind != "sse")
     if pair is None:
         return link_breaks(scene)
     who, server = pair

@@ -19,6 +19,7 @@ from tests.simulation.steps import (
     DropNext,
     EndStreams,
     EvictKey,
+    GarbageNext,
     HangNext,
     Invalidate,
     KillKey,
@@ -52,6 +53,9 @@ def streams(scene: Scene) -> list[Step]:
         HangNext(**common),
         DropNext(**common),
         DelayNext(**common, seconds=swarm.pick([0.2, 2.0, 15.0])),
+        GarbageNext(
+            **common, what=swarm.pick(["ids-and-retry", "ids-and-retry", "half-event", "stray-answer"])
+        ),
     ]
     ends: list[Step] = [
         EndStreams(at=scene.after(at + 0.3, 4.0), server=server.name, graceful=swarm.chance(0.5))
@@ -231,7 +235,7 @@ def wants_more(scene: Scene) -> list[Step]:
 
 def taken_up_again(scene: Scene) -> list[Step]:
     """An answer breaks off, and asking for its rest meets trouble of its own."""
-    pair = scene.pair(lambda server: server.kind == "http-sse-answers")
+    pair = scene.pair(lambda server: server.over_http and server.kind != "sse")
     if pair is None:
         return doubts(scene)
     who, server = pair
@@ -281,6 +285,39 @@ def taken_up_again(scene: Scene) -> list[Step]:
     )
 
 
+def sent_elsewhere(scene: Scene) -> list[Step]:
+    """A server redirects, throttles, or both, whatever is asked."""
+    pair = scene.pair(lambda server: server.over_http)
+    if pair is None:
+        return streams(scene)
+    who, server = pair
+    at = scene.when()
+    swarm = scene.swarm
+    steps: list[Step] = []
+    for _ in range(swarm.random.randint(1, 3)):
+        method = swarm.pick(
+            ["tools/call", "tools/call", "tools/list", "initialize", "server/discover", "GET"]
+        )
+        common: dict[str, Any] = {
+            "at": scene.after(at),
+            "server": server.name,
+            "method": method,
+            "times": swarm.pick([1, 2, 5]),
+        }
+        if swarm.chance(0.6):
+            location = swarm.pick(["same", "path", "path", "other-place"])
+            steps.append(StatusNext(**common, status=swarm.pick([307, 308]), location=location))
+        else:
+            after = swarm.pick([None, 0.0, 0.2, 4.0, 20.0])
+            steps.append(StatusNext(**common, status=429, retry_after=after, retry_at=swarm.chance(0.3)))
+    return flat(
+        KillKey(at=at, who=who, server=server.name) if swarm.chance(0.3) else [],
+        steps,
+        scene.calls(at, who, server, 4, 1.5),
+        ListTools(at=scene.after(at), who=who, server=server.name, refresh=True),
+    )
+
+
 DEEP_MOTIFS: Final[tuple[Motif, ...]] = (
     streams,
     subscribed,
@@ -288,4 +325,5 @@ DEEP_MOTIFS: Final[tuple[Motif, ...]] = (
     doubts,
     wants_more,
     taken_up_again,
+    sent_elsewhere,
 )
