@@ -113,7 +113,9 @@ async def test_a_state_that_a_scripted_result_gave_may_come_back_and_no_other(co
             server.on("tools/call", Result(input_required({}, {"step": 1})), times=1)
             await client.modern_call("echo", {})
             for state, violations in (({"step": 1}, 0), ({"step": 2}, 1)):
-                await client.modern_rpc("tools/call", {"name": "echo", "requestState": state}, mcp_name="echo")
+                await client.modern_rpc(
+                    "tools/call", {"name": "echo", "requestState": state}, mcp_name="echo"
+                )
                 assert len(server.violations) == violations
 
 
