@@ -497,6 +497,19 @@ async def test_a_session_that_is_lost_while_the_list_is_asked_for_is_decided_by_
             assert (w.sent(), w.server.count("initialize")) == (1, 2)
 
 
+@pytest.mark.parametrize("asker", ["a call", "a list"])
+async def test_a_list_that_takes_too_long_is_nobodys_deadline(asker, autojump_clock):
+    with trio.fail_after(100):
+        async with world(credential=True, pool={"open_timeout": 5.0, "deadline": 50.0}) as w:
+            tool = await w.tool()
+            tool.binding.list.unsettle("refresh")
+            w.host.hold_credential = HoldHost()  # of the list's own request
+            began = trio.current_time()
+            waiting = tool.call(identity=ALICE) if asker == "a call" else w.pool.tools(ALICE)
+            await refused(waiting, "open-failed")
+            assert trio.current_time() - began < 6
+
+
 @pytest.mark.parametrize("end", ["withdrawn", "late"])
 async def test_a_call_that_ends_while_it_waits_for_a_list_that_is_dead_waits_no_longer(end, autojump_clock):
     # the list's client was replaced meanwhile, and its successor takes its time
