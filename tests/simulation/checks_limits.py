@@ -90,8 +90,9 @@ def check_listing(facts: list[Fact], law: Law) -> Iterator[Violation]:
             continue
         before = last.setdefault((request.place, which), [])
         answered = [each for each in before if _listed(each, request.seq)]
-        if len(answered) > 1 and request.at < answered[-1].at + SPACING - MOMENT:
-            text = f"{request.key} asked for its list again after {request.at - answered[-1].at:.3f} s"
+        # between asking and the first byte lies the way there, so one gap may look shorter than it was
+        if len(answered) > 2 and request.at < answered[-2].at + SPACING - MOMENT:
+            text = f"{request.key} asked for its list three times in {request.at - answered[-2].at:.3f} s"
             yield Violation("L1", request.seq, text)
         before.append(request)
 

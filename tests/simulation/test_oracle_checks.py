@@ -680,22 +680,17 @@ def test_an_attempt_follows_only_so_often_and_not_too_soon(run):
     assert attempts(3, **mismatch) == ["I3"]
 
 
-def test_lists_that_are_asked_for_too_often(run):
-    run.listed(TOOL, session="s1")
-    run.listed(TOOL, session="s1", at=2.05)
-    assert run.rules(check_listing) == [], "the first one counts for nothing"
-    run.clock = 1.5
-    run.sent(None, method="tools/list", params={"cursor": "p2"}, session="s1")
-    run.listed(TOOL, session="s2")
-    assert run.rules(check_listing) == []
-    again = run.sent(None, method="tools/list", session="s1")
-    assert run.rules(check_listing) == []
-    soon = Story()
-    for at in (1.0, 2.5, 3.0):
-        request = soon.sent(None, method="tools/list", session="s1", at=at)
-        soon.answered(request, at=at, message={"id": 1, "result": {"tools": []}})
-    assert soon.rules(check_listing) == ["L1"]
-    assert again.method == "tools/list"
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [((1.0, 1.1, 1.2), False), ((1.0, 1.1, 1.2, 1.3), True), ((1.0, 1.1, 2.0, 2.2), False)],
+)
+def test_lists_that_are_asked_for_too_often(run, times, wrong):
+    for at in times:
+        request = run.sent(None, method="tools/list", session="s1", at=at)
+        run.answered(request, at=at, message={"id": 1, "result": {"tools": []}})
+        run.sent(None, method="tools/list", session="s1", params={"cursor": "p2"}, at=at)
+        run.sent(None, method="tools/list", session=f"other-{at}", at=at)
+    assert run.rules(check_listing) == (["L1"] if wrong else [])
 
 
 def test_more_openings_of_a_place_than_may_be(run):
