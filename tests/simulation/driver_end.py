@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SETTLED: Final = 10.0
 """Seconds more than every time-out, after which everything should have settled."""
 
+ENOUGH: Final = 60.0
+"""Seconds that each attempt to recover may take."""
+
 PATIENCE: Final = (0.0, 45.0, 140.0)
 """Seconds between the tries of a key to recover: a back-off, what a kernel takes to give up a connection."""
 
@@ -150,10 +153,11 @@ class End:
         call = f"r{self._probes}"
         handles = run.work.hands.handles
         before = len(handles.get((who, server), ()))
-        await run.work.do(s.Refresh(at=0.0, who=who, server=server))
+        # whether it comes back is asked, and not how fast in this world's weather
+        await run.work.do(s.ListTools(at=0.0, who=who, server=server, refresh=True, deadline=ENOUGH))
         if len(handles.get((who, server), ())) == before:
             return run.work.last_refusal
-        await run.work.do(s.Call(at=0.0, id=call, who=who, server=server, tool=tool))
+        await run.work.do(s.Call(at=0.0, id=call, who=who, server=server, tool=tool, deadline=ENOUGH))
         ended = run.work.open.get(call)
         if ended is None:
             return "not listed"
