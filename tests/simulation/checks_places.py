@@ -106,8 +106,8 @@ def check_openings(facts: list[Fact], law: Law) -> Iterator[Violation]:
         seen[request.link] = before + 1
         if request.method not in OPENING or request.key is None:
             continue
-        if request.method == "server/discover" and before:
-            continue
+        if request.method == "server/discover" and (before or request.id != 1):
+            continue  # a sign of life that was asked for on a connection of its own has a later id
         still = [
             other
             for other in waiting.get(request.key, [])

@@ -601,7 +601,9 @@ def test_two_openings_of_one_key_at_a_time(run):
     first = run.sent(None, link=1, method="initialize")
     run.sent(None, link=2, method="initialize", key=BOB)
     assert run.rules(check_openings) == []
-    run.sent(None, link=3, method="server/discover")
+    run.sent(None, link=3, method="server/discover", id=17)
+    assert run.rules(check_openings) == [], "a sign of life"
+    run.sent(None, link=4, method="server/discover", id=1)
     assert run.rules(check_openings) == ["I8"]
     run.answered(first)
     run.sent(None, link=4, method="initialize")
