@@ -224,7 +224,7 @@ class Background:
         ]
 
     def forget_stopped(self, actor: KeyActor, now: float) -> float:
-        """Forget a key whose actor does not come back, when it has refused long enough and nothing is left of it.
+        """Forget a key whose actor does not come back, when it has refused long enough and nothing is left.
 
         Returns:
             When to look again.

@@ -71,7 +71,7 @@ class Deadlines:
             await self._sleep(self._heap[0].at if self._heap else float("inf"))
 
     def _wake_due(self, now: float) -> None:
-        """Wake whose time has come. Not in `run`, whose frame would hold the last one, and with it its key."""
+        """Wake whose time has come. Not in `run`, whose frame would hold the last one and with it its key."""
         # `done` may put another list in place while a target is woken
         while self._heap and (self._heap[0].target is None or self._heap[0].at <= now):
             entry = heapq.heappop(self._heap)

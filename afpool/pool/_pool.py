@@ -356,7 +356,7 @@ class Pool:
         return self._key_limits[server.name]
 
     def forget(self, actor: KeyActor) -> None:
-        """Let go of an actor that takes nothing any more: its key gets another one when it is asked for again."""
+        """Let go of an actor that takes nothing any more: its key gets another when it is asked for again."""
         self.keep(actor, keep=False)
         if self.knows(actor):
             del self._actors[actor.key]

@@ -73,7 +73,8 @@ def _given_up(
     """When the client has given up on a request: a time, and the fact after which it is so."""
     moments = [(answer.at, answer.seq) for answer in request.answers]
     if unlinked is not None:
-        moments.append((unlinked.at, -1))  # whoever notices the end closes the link later, in the same instant
+        # whoever notices the end closes the link later, in the same instant
+        moments.append((unlinked.at, -1))
     if end is not None:
         moments.append((end.at + law.settle_timeout, end.seq))
         server = law.servers.get(request.server)

@@ -606,7 +606,7 @@ def test_two_openings_of_one_key_at_a_time(run):
     run.sent(None, link=4, method="server/discover", id=1)
     assert run.rules(check_openings) == ["I8"]
     run.answered(first)
-    run.sent(None, link=4, method="initialize")
+    run.sent(None, link=5, method="initialize")
     assert run.rules(check_openings) == ["I8", "I8"], "the second still waits"
 
 
