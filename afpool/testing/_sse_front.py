@@ -89,19 +89,27 @@ class SseFront:
         exchange.deliver = listener.deliver
         if action is not None and not isinstance(action, (JsonRpcError, Result)):
             if action.after_execution:
-                await engine.respond(exchange)
+                await self._run(exchange, message)
             return await scripted(connection, exchange, attrs.evolve(action, after_execution=False), message)
-        if arrival.kind == "response":
-            engine.questions.resolve(message)
-        elif arrival.kind == "notification":
-            engine.notified(exchange)
-        elif arrival.kind == "invalid":
+        if arrival.kind == "invalid":
             return await connection.answer(exchange, text_reply(400, "Could not parse message"))
+        if arrival.kind != "request":
+            await self._run(exchange, message)
         elif self.accept_late:
             await self._respond(exchange, action, listener)
         else:
             self._server.start_soon(self._respond, exchange, action, listener)
         return await connection.answer(exchange, empty_reply(202))
+
+    async def _run(self, exchange: HttpExchange, message: Any) -> None:
+        """Take a message as what it is. The answer to a request is not sent."""
+        engine, arrival = self._server.engine, exchange.arrival
+        if arrival.kind == "response":
+            engine.questions.resolve(message)
+        elif arrival.kind == "notification":
+            engine.notified(exchange)
+        elif arrival.kind == "request":
+            await engine.respond(exchange)
 
     async def _respond(self, exchange: HttpExchange, action: Answering | None, listener: Listener) -> None:
         engine = self._server.engine
