@@ -34,6 +34,7 @@ SETTLED: Final = 10.0
 ENOUGH: Final = 60.0
 """Seconds that each attempt to recover may take."""
 
+LASTING: Final = frozenset({"actor-crashed", "server-error"})
 PATIENCE: Final = (0.0, 45.0, 140.0)
 """Seconds between the tries of a key to recover: a back-off, what a kernel takes to give up a connection."""
 
@@ -127,7 +128,9 @@ class End:
                 last[key] = await self._try(who, server)
                 if last[key] == "ok":
                     del waiting[key]
-            if not waiting or (patience == PATIENCE[-1] and "actor-crashed" not in last.values()):
+            # What ends with its idle time only: a key that crashed for good, and a session whose server has
+            # refused to hear that it is initialized, and so refuses all that comes after.
+            if not waiting or (patience == PATIENCE[-1] and not LASTING & set(last.values())):
                 break
         for key, (who, server) in waiting.items():
             if await self._try_fresh(who, server) == "ok":
