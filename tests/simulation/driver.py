@@ -108,6 +108,7 @@ class Run:
         self.tasks = 0
         self.tasks_of: dict[str, int] = {}
         self.closing = False
+        self.stalled_until = 0.0
         self.left = trio.Event()
         self.end = End(self)
         self._task_ended = trio.Event()

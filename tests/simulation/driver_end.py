@@ -120,6 +120,7 @@ class End:
         for actor in run.pool.actors():
             if actor.machine.paused:
                 run.host_steps.resume_key(actor.key)
+        await trio.sleep_until(run.stalled_until)  # a stall that is scripted takes its time
         waiting = dict(self._keys())
         last: dict[str, str] = {}
         for patience in (*PATIENCE, run.limits.idle_timeout + PATIENCE[-1]):
@@ -180,7 +181,10 @@ class End:
             options |= {"on_use": None, "on_log": None}
             async with afpool.open_pool(servers, **options) as pool:
                 try:
+                    begun = trio.current_time()
                     tools = await pool.tools(run.identity(who), server)
+                    if trio.current_time() - begun > run.limits.open_timeout:
+                        return "slow"  # each of its steps is that near to its time that luck decides
                     await tools[tool or ""].call({"mark": "fresh"}, identity=run.identity(who))
                 except (afpool.AfpoolError, KeyError) as error:
                     return repr(error)

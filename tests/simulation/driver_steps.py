@@ -270,6 +270,7 @@ class FaultSteps:
                     link.blackhole(each)
                 else:
                     link.stall(each, step.seconds)
+                    self.run.stalled_until = max(self.run.stalled_until, trio.current_time() + step.seconds)
 
     def _kill(self, step: s.KillChild, places: list[Place]) -> None:
         key = None if step.who is None else self.run.key(step.who, step.server)
