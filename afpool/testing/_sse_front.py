@@ -82,7 +82,7 @@ class SseFront:
         message: Any,
         session: Session,
     ) -> bool:
-        engine, arrival = self._server.engine, exchange.arrival
+        arrival = exchange.arrival
         exchange.session, exchange.peer = session, session.id
         listener = session.listener
         assert listener is not None
