@@ -34,7 +34,7 @@ SETTLED: Final = 10.0
 ENOUGH: Final = 60.0
 """Seconds that each attempt to recover may take."""
 
-LASTING: Final = frozenset({"actor-crashed", "server-error"})
+LASTING: Final = frozenset({"actor-crashed", "server-error", "server-refused"})
 PATIENCE: Final = (0.0, 45.0, 140.0)
 """Seconds between the tries of a key to recover: a back-off, what a kernel takes to give up a connection."""
 
@@ -129,8 +129,8 @@ class End:
                 last[key] = await self._try(who, server)
                 if last[key] == "ok":
                     del waiting[key]
-            # What ends with its idle time only: a key that crashed for good, and a session whose server has
-            # refused to hear that it is initialized, and so refuses all that comes after.
+            # What ends with its idle time only: a key that crashed for good; a session whose server has
+            # refused to hear that it is initialized; a client that was redirected to where nobody answers.
             if not waiting or (patience == PATIENCE[-1] and not LASTING & set(last.values())):
                 break
         for key, (who, server) in waiting.items():
