@@ -79,6 +79,11 @@ explore: ## walk through every order of messages of a key, in small worlds; ARGS
 	@$(PREPARE) test
 	@$(RUN) tests/pool/explore.py $(ARGS)
 
+.PHONY: simulate
+simulate: ## simulated worlds with faults everywhere: SEEDS=300 fresh ones (ARGS="--seed N" shows one)
+	@$(PREPARE) test
+	@$(RUN) tests/simulation/simulate.py $(or $(SEEDS),300) $(ARGS)
+
 .PHONY: bench-quick
 bench-quick: ## the main numbers in about a minute
 	@$(PREPARE) dev

@@ -59,9 +59,12 @@ class Seams:
         unix_now: Seconds since 1970, for dates that servers send.
         random: Jitter and back-off.
         next_id: The next process-wide id; never the same twice.
-        connect: Connect a non-blocking TCP socket to one address of one family.
+        connect: Connect to one address of one family: a non-blocking TCP socket, or a `Wire` of the
+            transports where no kernel is wanted, which cannot carry TLS.
         resolve: `getaddrinfo`, blocking; runs in a thread under `in_thread`.
         in_thread: Run a blocking function in a thread under a named limiter.
+        spawn: Start a child for a `StdioConfig`, as a `Child` of the transports, or raise its `SpawnFailed`;
+            None starts a real process.
     """
 
     now: Callable[[], float] = trio.current_time
@@ -71,3 +74,4 @@ class Seams:
     connect: Callable[[int, Any], Any] = _connect
     resolve: Callable[[str, int], list[tuple[int, Any]]] = _resolve
     in_thread: Callable[[Callable[[], Any], trio.CapacityLimiter], Any] = _run_sync
+    spawn: Callable[[Any], Any] | None = None

@@ -58,7 +58,7 @@ class Running:
         self.over = False
         self._caller = caller
         self._context = contextvars.copy_context()
-        self._handlers: set[trio.CancelScope] = set()
+        self._handlers: dict[trio.CancelScope, None] = {}
 
     def ask(self) -> None:
         """Raise unless an answer may still leave for it."""
@@ -73,11 +73,11 @@ class Running:
 
     def add(self, scope: trio.CancelScope) -> None:
         """A handler works for it, in this scope."""
-        self._handlers.add(scope)
+        self._handlers[scope] = None
 
     def discard(self, scope: trio.CancelScope) -> None:
         """That handler has ended."""
-        self._handlers.discard(scope)
+        self._handlers.pop(scope, None)
 
     def end(self) -> None:
         """Its caller goes: cancel its handlers. Synchronous."""

@@ -144,7 +144,8 @@ class SseChannel:
     async def _read(self, exchange: HttpExchange | HttpxExchange) -> None:
         reason = "the event stream ended"
         try:
-            await exchange.finish()
+            if exchange.held:  # else its client was ended before this task had its first turn
+                await exchange.finish()
         except (WireClosed, Truncated, BadHttp, EventTooLarge) as error:
             reason = f"the event stream was lost ({error})"
         finally:

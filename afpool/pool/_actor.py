@@ -35,9 +35,12 @@ class KeyActor(Actor[KeyMachine]):
         cause: The number of the last event that ended bindings of this key.
         watchers: Its resource subscriptions, by URI; empty ones are left out.
         log_level: What its clients are asked to log, where somebody said so.
+        refuses_until: Once it has crashed for good: when the pool forgets it, so that the key may begin anew.
     """
 
-    __slots__ = ("cause", "key", "last_used", "log_level", "pool", "projection", "server", "watchers")
+    __slots__ = (
+        "cause", "key", "last_used", "log_level", "pool", "projection", "refuses_until", "server", "watchers",
+    )  # fmt: skip
 
     def __init__(self, pool: Pool, server: Server, key: PoolKey, projection: Identity) -> None:
         super().__init__(
@@ -57,6 +60,7 @@ class KeyActor(Actor[KeyMachine]):
         self.cause: int | None = None
         self.watchers: dict[str, list[Subscription]] | None = None
         self.log_level: str | None = None
+        self.refuses_until: float | None = None
 
     @property
     def shown(self) -> str:

@@ -116,12 +116,12 @@ async def execute_recognised(binding: Binding, args: JsonObject, ctx: ToolContex
         passes.encoded = passes.call.args  # whatever becomes of the host's own object meanwhile
         passes.repeats += 1
         # the next pass begins with every check anew, so that nothing of this wait has to be looked at
-        pool.between.add(passes)
+        pool.between[passes] = None
         try:
             with passes.waiting(delay):
                 await trio.sleep_forever()
         finally:
-            pool.between.discard(passes)
+            pool.between.pop(passes, None)
         if passes.withdrawn is not None:
             raise doubt from passes.withdrawn
 

@@ -7,7 +7,7 @@
 * Leaving: whoever has sent nothing is refused, what was sent may settle, clients close as they become free,
   all at once and within `close_timeout`. What is left then is ended. Nothing is polled.
 * An actor that crashed for good tells nobody any more what to close: its clients are closed from here, once
-  nothing runs on them.
+  nothing runs on them. It refuses for `idle_timeout`, and is then forgotten: the key may begin anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import trio
 
+from actors import Restart
+
 from .._base.errors import IN_DOUBT, NOT_SENT, PoolClosed
 from . import _messages as m
 from ._records import logger
@@ -26,9 +28,11 @@ from ._statistics import CloseReport
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ..client import Client
     from ._actor import KeyActor
     from ._pool import Pool
 
+SOON: Final = Restart().within
 CLOSE_SLACK: Final = 0.25  # seconds between asking what is left to end and ending it
 
 
@@ -186,6 +190,9 @@ class Background:
 
     async def _kick(self, actor: KeyActor) -> None:
         actor.tell(m.Evict())
+        if actor.phase != "crashed":
+            # a crash that is one too many comes soon after another one, and nobody is told of it
+            await trio.sleep(SOON)
         if actor.phase == "crashed":
             self.bury(actor)
 
@@ -198,8 +205,35 @@ class Background:
     def bury(self, actor: KeyActor) -> None:
         """Close the clients of this key on which no call runs; what runs keeps its own answer."""
         pool = self._pool
+        if not pool.knows(actor):
+            return  # forgotten: the key's clients are another actor's
+        pool.keep(actor, keep=True)
         busy = {call.client for call in pool.running.values()}
-        for client in list(pool.openings.clients.values()):
-            his = client.server == actor.server.name and client.projection == actor.projection
-            if his and client not in busy:
+        for client in self._clients_of(actor):
+            if client not in busy:
                 pool.openings.start_closing(actor, client, "its actor crashed for good")
+        if actor.refuses_until is None:
+            actor.refuses_until = pool.seams.now() + pool.limits.idle_timeout
+            pool.janitor.wake()
+
+    def _clients_of(self, actor: KeyActor) -> list[Client]:
+        return [
+            client
+            for client in self._pool.openings.clients.values()
+            if client.server == actor.server.name and client.projection == actor.projection
+        ]
+
+    def forget_stopped(self, actor: KeyActor, now: float) -> float:
+        """Forget a key whose actor does not come back, when it has refused long enough and nothing is left.
+
+        Returns:
+            When to look again.
+        """
+        pool = self._pool
+        until = now if actor.refuses_until is None else actor.refuses_until
+        if until > now:
+            return until
+        if self._clients_of(actor) or any(call.actor is actor for call in pool.running.values()):
+            return now + pool.limits.close_timeout
+        pool.forget(actor)
+        return float("inf")

@@ -210,7 +210,8 @@ class BoundServer:
         """
 
         def make() -> Errand:
-            name, value = argument
+            _reference(ref)
+            name, value = _pair(argument)
             _text(name, "an argument's name")
             _text(value, "an argument's value")
             _texts(context, "decided arguments")
@@ -366,6 +367,19 @@ def _nothing(_: Received, __: Call) -> None:
 def _text(value: object, what: str) -> None:
     if not isinstance(value, str):
         raise InvalidArguments(f"{what} is a text, not {type(value).__name__}; nothing was sent")
+
+
+def _pair(argument: object) -> tuple[object, object]:
+    if not isinstance(argument, tuple | list) or len(argument) != 2:
+        raise InvalidArguments("an argument is its name and its value so far; nothing was sent")
+    return argument[0], argument[1]
+
+
+def _reference(ref: object) -> None:
+    if not isinstance(ref, Mapping):
+        raise InvalidArguments(
+            f"what is completed for is named by an object, not {type(ref).__name__}; nothing was sent"
+        )
 
 
 def _texts(values: object, what: str) -> None:

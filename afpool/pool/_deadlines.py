@@ -67,16 +67,19 @@ class Deadlines:
     async def run(self) -> None:
         """Serve the heap until cancelled."""
         while True:
-            now = trio.current_time()
-            # `done` may put another list in place while a target is woken
-            while self._heap and (self._heap[0].target is None or self._heap[0].at <= now):
-                entry = heapq.heappop(self._heap)
-                if entry.target is None:
-                    self._done -= 1
-                else:
-                    target, entry.target = entry.target, None
-                    target.on_deadline()
+            self._wake_due(trio.current_time())
             await self._sleep(self._heap[0].at if self._heap else float("inf"))
+
+    def _wake_due(self, now: float) -> None:
+        """Wake whose time has come. Not in `run`, whose frame would hold the last one and with it its key."""
+        # `done` may put another list in place while a target is woken
+        while self._heap and (self._heap[0].target is None or self._heap[0].at <= now):
+            entry = heapq.heappop(self._heap)
+            if entry.target is None:
+                self._done -= 1
+            else:
+                target, entry.target = entry.target, None
+                target.on_deadline()
 
     async def _sleep(self, until: float) -> None:
         self._wake_at = until

@@ -52,17 +52,17 @@ def _drop_credentials(pool: Pool, identity: Identity | None, hit: list[KeyActor]
     drop = getattr(pool.client_settings.credentials, "drop", None)
     if drop is None:
         return
-    whose: set[tuple[str | None, Identity]] = set()
+    whose: dict[tuple[str | None, Identity], None] = {}
     if identity is not None:
-        whose.add((None, identity))
+        whose[None, identity] = None
     else:
         for actor in hit:
             client = actor.machine.client
             requirement = None if client is None else client.handle.requirement
             if requirement is not None:
-                whose.add((requirement.service, actor.projection))
+                whose[requirement.service, actor.projection] = None
             elif actor.projection != Identity():  # nobody in particular would be everybody
-                whose.add((None, actor.projection))
+                whose[None, actor.projection] = None
     for service, who in whose:
         try:
             drop(service=service, identity=who)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, OpenFailed
+from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
 from ._posting import post, taken, waited
@@ -111,6 +111,10 @@ async def _fly(
     try:
         with actor.pool.openings.using(actor):
             await _ask(actor, client, state, entry, authorization)
+    except DeadlineExceeded as error:
+        # the list's own time is up, and not that of whoever waits for it
+        flight.error = OpenFailed("the tool list was not received in time; nothing of a call was sent")
+        flight.error.__cause__ = error
     except AfpoolError as error:
         flight.error = error
     except Exception as error:  # noqa: BLE001 -- a fault here is the lister's, never the runtime's

@@ -1,7 +1,8 @@
 """Ends what is idle or old.
 
 A client that nobody has used for `idle_timeout`, counted from the end of the last place, is closed; one that
-is older than `max_age` is replaced; a kept connection past its time is closed.
+is older than `max_age` is replaced; a kept connection past its time is closed. A key whose actor crashed for
+good is forgotten when it has refused for `idle_timeout`.
 """
 
 from __future__ import annotations
@@ -50,17 +51,21 @@ class Janitor:
         pool.background.bury_stopped()
         for actor in list(pool.kept):
             machine = actor.machine
-            if machine.client is None or actor.phase == "crashed":
+            if actor.phase == "crashed":
+                due = min(due, pool.background.forget_stopped(actor, now))
+                continue
+            if machine.client is None:
                 continue
             client = machine.client.handle
             patience = pool.limits.max_age / 10
             if client.ends_at <= now and (machine.idle or client.ends_at + patience <= now):
                 # what runs on it goes on; the next call or list opens its successor
                 pool.event("aged", actor, client=client.id)
+                client.retire("aged")  # whoever holds a place on it and has sent nothing is told why
                 actor.tell(m.ClientLost(client.id, "aged"))
                 continue
             ends = actor.last_used + pool.limits.idle_timeout
-            if not machine.idle or machine.paused:
+            if machine.paused or not pool.openings.may_evict(actor):
                 ends = max(ends, now + pool.limits.idle_timeout)
             elif ends <= now:
                 pool.openings.evict(actor)

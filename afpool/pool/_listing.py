@@ -10,6 +10,7 @@ from .._base.errors import (
     NOT_SENT,
     AfpoolError,
     BindingChanged,
+    ClientClosed,
     DeadlineExceeded,
     LocalSessionHandleLostError,
     OpenFailed,
@@ -111,8 +112,9 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
     authorization = asker.authorization
     current = actor.machine.client
     context = None if current is None else current.context
+    told = None  # what the app said of the plan when it was asked for this list
     if context is None and authorization is not None:
-        context = (await asker.through(resolve_plan(actor))).context
+        context = told = (await asker.through(resolve_plan(actor))).context
     state = _in_hand(actor, authorization, context)
     if state is not None and not refresh and state.settled(pool.seams.now()):
         assert context is not None
@@ -121,15 +123,21 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
         state.unsettle("refresh")
     if current is not None:
         # a list that goes to the wire asks for the plan; another context retires the client
-        plan = await asker.through(resolve_plan(actor))
-        post(actor, m.PlanChanged(plan.context))
+        told = (await asker.through(resolve_plan(actor))).context
+        post(actor, m.PlanChanged(told))
     for again in (True, True, False):
         client = await asker.through(client_for(actor, fresh=refresh))
+        if told is not None and client.context != told:
+            # It was being opened while the app was asked: nobody knows which of the answers is the later one.
+            told = (await asker.through(resolve_plan(actor))).context
+            post(actor, m.PlanChanged(told))
+            if client.context != told:
+                continue
         state = _in_hand(actor, authorization, client.context, make=True)
         if state is not None:
             try:
                 await asker.through(ensure_settled(actor, state, client.context, authorization))
-            except (SessionExpiredError, LocalSessionHandleLostError):
+            except (SessionExpiredError, LocalSessionHandleLostError, ClientClosed):
                 if not again:
                     raise
                 continue

@@ -222,12 +222,13 @@ class Openings:
             self.taken -= 1
 
     def _evict_idle(self) -> None:
-        idle = [actor for actor in self._pool.kept if self._may_evict(actor) and not actor.machine.paused]
+        idle = [actor for actor in self._pool.kept if self.may_evict(actor) and not actor.machine.paused]
         if idle:
             # one that listens for a shared list last of all: the list would be in doubt until it is asked for
             self.evict(min(idle, key=lambda actor: (_listens(actor), actor.last_used)))
 
-    def _may_evict(self, actor: KeyActor) -> bool:
+    def may_evict(self, actor: KeyActor) -> bool:
+        """Whether the key has a client that nobody uses: no call, no list on its way, no subscription."""
         machine = actor.machine
         used = actor.key in self._using or actor.watchers is not None
         return machine.client is not None and machine.idle and not used
@@ -251,7 +252,7 @@ class Openings:
     def evict(self, actor: KeyActor) -> None:
         """Close the client of an idle key."""
         client = actor.machine.client
-        if client is not None and self._may_evict(actor):
+        if client is not None and self.may_evict(actor):
             self.evicted += 1
             self._pool.event("evicted", actor, client=client.id)
             actor.tell(m.Evict())

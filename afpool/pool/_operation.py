@@ -239,8 +239,9 @@ async def _relist(call: Call, state: ListState) -> None:
     if state.asked_before and state.flight is None and actor.machine.client is not None:
         # a list that goes to the wire asks for the plan; a list's first asking follows an opening, which has
         resolved = await through(call, "plan", resolve_plan(actor))
+        # told also where it is the binding's: the live client may have been opened under another one since
+        post(actor, m.PlanChanged(resolved.context))
         if resolved.context != call.binding.context:
-            post(actor, m.PlanChanged(resolved.context))
             raise other_plan()
     try:
         await through(
@@ -250,7 +251,9 @@ async def _relist(call: Call, state: ListState) -> None:
         )
     except AfpoolError as error:
         if call.client is None and not state.alive:
-            return  # its client went with it: step 3 decides by definition
+            # its client went with it: step 3 decides by definition, unless what failed was the call itself
+            call.recheck("list", gate=False)
+            return
         if error.delivery == NOT_SENT:
             raise
         raise _list_failed(error) from error

@@ -111,12 +111,14 @@ class Pool:
         self.shares = Shares(seams.next_id)
         self.openings = Openings(self)
         self.running: dict[int, Call] = {}
-        self.between: set[Passes] = set()  # of calls in doubt that wait to be asked for again
+        # Dicts where a set would do: what is gone through in order has the same order in every run.
+        self.between: dict[Passes, None] = {}  # of calls in doubt that wait to be asked for again
         self.waiting = 0
         self.settling = 0
         self.abandoned = 0
         self.closing = False
-        self.kept: set[KeyActor] = set()  # actors with something to live for; the others live by their tools
+        # Actors with something to live for; the others live by their tools.
+        self.kept: dict[KeyActor, None] = {}
         self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
         self._most_keys = 0
         self.janitor = Janitor(self)
@@ -353,12 +355,22 @@ class Pool:
         """One limits object per server, shared by its keys."""
         return self._key_limits[server.name]
 
+    def forget(self, actor: KeyActor) -> None:
+        """Let go of an actor that takes nothing any more: its key gets another when it is asked for again."""
+        self.keep(actor, keep=False)
+        if self.knows(actor):
+            del self._actors[actor.key]
+
+    def knows(self, actor: KeyActor) -> bool:
+        """Whether it is the actor of its key."""
+        return self._actors.get(actor.key) is actor
+
     def keep(self, actor: KeyActor, *, keep: bool) -> None:
         """Hold an actor while it has something to live for; inspect it only then."""
         if keep:
-            self.kept.add(actor)
+            self.kept[actor] = None
         else:
-            self.kept.discard(actor)
+            self.kept.pop(actor, None)
         actor.observe(keep)
 
     # ------------------------------------------------------------------ record

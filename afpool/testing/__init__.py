@@ -41,6 +41,7 @@ from ._exchange import Advertise as Advertise
 from ._ledger import Arrival as Arrival
 from ._ledger import ChildLog as ChildLog
 from ._ledger import Execution as Execution
+from ._memory import in_memory as in_memory
 from ._offers import FakePrompt as FakePrompt
 from ._offers import FakeResource as FakeResource
 from ._offers import Offers as Offers

@@ -232,7 +232,8 @@ class BreakOff(Answering):
     same answer) is answered by what follows. On stdio this changes nothing.
 
     Args:
-        event_id: Id of the priming event; further ones are `<event_id>.1`, `.2`, ...
+        event_id: Id of the priming event; further ones are `<event_id>.1`, `.2`, ... Of further ones in the
+            same session it is `<event_id>-2`, `-3`, ...
         retry: Milliseconds after which the server wants to be asked; None names none.
         times: How many GETs are ended early as well, after one more priming event each.
         replay: Each GET repeats all that was sent before, whatever it asks for.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from contextlib import suppress
 
 import trio
 
 _BACKLOG = 1024
+_memory_ports = itertools.count()
 
 
 class Door:
@@ -59,6 +61,11 @@ class Door:
             self._listening.close()
             self._listening = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it listens."""
+        return self._listening is not None
+
     async def accept(self) -> trio.socket.SocketType:
         """The next connection; waits while the door is shut.
 
@@ -81,3 +88,33 @@ class Door:
                 await trio.lowlevel.checkpoint()
                 continue
             return sock
+
+
+class MemoryDoor:
+    """The same without a socket: connections are handed over, and it only says whether they are taken.
+
+    Args:
+        host: Any name.
+        port: Any number; 0 takes one that no other door of this process has.
+    """
+
+    uds = None
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port or 1024 + next(_memory_ports) % 64000
+        self.is_open = False
+
+    async def open(self) -> None:
+        """Take connections; a checkpoint."""
+        await trio.lowlevel.checkpoint()
+        self.is_open = True
+
+    def shut(self) -> None:
+        """Take none."""
+        self.is_open = False
+
+    async def accept(self) -> trio.socket.SocketType:
+        """Never comes back: whoever connects hands the connection over."""
+        await trio.sleep_forever()
+        raise AssertionError("slept for ever")

@@ -90,7 +90,7 @@ class Endpoint:
         version = arrival.headers.get("mcp-protocol-version")
         if engine.use_sessions:
             if arrival.session_id is None:
-                return missing_session(engine.dialect)
+                return missing_session(engine.dialect, engine.new_id)
             exchange.session = engine.sessions.get(arrival.session_id)
             if exchange.session is None:
                 return lost_session(engine.lost_spelling)
@@ -114,7 +114,7 @@ class Endpoint:
         assert session is not None
         last_id = exchange.arrival.headers.get("last-event-id")
         for kept in self._server.kept:
-            if last_id in kept.ids:
+            if kept.session is session and last_id in kept.ids:
                 return Reply(200, kept.rest(), SSE_TYPE)
         if session.listener is not None:
             text = "Conflict: Only one SSE stream is allowed per session"

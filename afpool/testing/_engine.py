@@ -66,6 +66,11 @@ if TYPE_CHECKING:
 Eras: TypeAlias = Literal["handshake", "stateless", "both"]
 
 
+def unguessable_id() -> str:
+    """A session id as servers make them."""
+    return secrets.token_hex(16)
+
+
 class Engine:
     """Sessions, lists, calls and notifications of one fake server."""
 
@@ -77,7 +82,9 @@ class Engine:
         dialect: Dialect = "python",
         sessions: bool = True,
         advertise: Advertise | None = None,
+        ids: Callable[[], str] | None = None,
     ) -> None:
+        self.new_id = unguessable_id if ids is None else ids
         self.eras: Eras = eras
         self.dialect: Dialect = dialect
         self.use_sessions = sessions
@@ -251,7 +258,7 @@ class Engine:
         if session is not None and session.locked == "stateless":
             raise unsupported_version(offered, STATELESS_VERSIONS)
         if session is None and self.use_sessions:
-            session = Session(secrets.token_hex(16))
+            session = Session(self.new_id())
             assert session.id is not None
             self.sessions[session.id] = session
             exchange.session = session
@@ -319,7 +326,10 @@ class Engine:
         raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
     def _check_state(self, params: Mapping[str, Any]) -> None:
-        if "requestState" in params and json.dumps(params["requestState"]) not in self._states:
+        if "requestState" not in params:
+            return
+        state = params["requestState"]
+        if json.dumps(state) not in self._states and state not in self.rules.states_given:
             self.ledger.violations.append("a requestState that was never given")
 
     def _complete(self, result: Message) -> Message:

@@ -212,7 +212,10 @@ class StreamFront(ABC):
                 for data in flooded(action, rpc_id, joined=self.joins):
                     self.queue(data, "")
                     await self.drained()
-                self._answer(exchange, await self._respond(exchange))
+                if is_request:
+                    self._answer(exchange, await self._respond(exchange))
+                else:
+                    self._take_in(exchange, message)
             case Result():
                 answer_id = rpc_id if action.id is SAME_ID else action.id
                 self._answer(exchange, result_message(answer_id, action.result))

@@ -1,4 +1,4 @@
-"""One TCP connection of the HTTP front: h11 over a trio stream.
+"""One connection of the HTTP front: h11 over a stream.
 
 Rules and invariants:
 
@@ -14,10 +14,8 @@ Rules and invariants:
 from __future__ import annotations
 
 import json
-import socket
-import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 import trio
@@ -41,10 +39,12 @@ if TYPE_CHECKING:
         Message,
     )
     from ._ledger import Arrival
+    from ._line import Line
     from ._server import FakeServer
     from ._sse_front import SseFront
 
 _READ = 65536
+NO_BODY: Final = (204, 304)
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -78,16 +78,13 @@ class HttpExchange(Exchange):
 class HttpConnection:
     """One connection, from accept to close."""
 
-    def __init__(self, server: FakeServer, sock: trio.socket.SocketType, number: int) -> None:
+    def __init__(self, server: FakeServer, line: Line, number: int) -> None:
         self.server = server
         self.number = number
         self.gone = False
         self.idle = True
-        self._sock = sock
-        plain = trio.SocketStream(sock)
-        self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = plain
-        if server.ssl_context is not None:
-            self._stream = trio.SSLStream(plain, server.ssl_context, server_side=True, https_compatible=True)
+        self._line = line
+        self._stream = line.stream
         self._http = h11.Connection(h11.SERVER)
         self._inbox: list[bytes | bytearray] = []
         self._more = trio.Event()
@@ -114,14 +111,12 @@ class HttpConnection:
             self.close()
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the socket now; `reset` makes the client see a reset instead of an end."""
-        if reset and self._sock.fileno() >= 0:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._sock.close()
+        """Close the connection now; `reset` makes the client see a reset instead of an end."""
+        self._line.close(reset)
         self._lost()
 
     def kill(self) -> None:
-        """Close the socket and end whatever still runs for this connection."""
+        """Close the connection and end whatever still runs for this connection."""
         self.close()
         self._scope.cancel()
 
@@ -284,11 +279,12 @@ class HttpConnection:
         headers = dict(reply.headers)
         if reply.content_type is not None and not any(name.lower() == "content-type" for name in headers):
             headers["content-type"] = reply.content_type
-        if self.server.answer != "json-chunked" or not reply.body:
-            headers["content-length"] = str(len(reply.body))
+        body = b"" if reply.status in NO_BODY else reply.body  # whatever a rule wants to say with it
+        if self.server.answer != "json-chunked" or not body:
+            headers["content-length"] = str(len(body))
         data = self.head(reply.status, headers)
-        if reply.body:
-            data += self.framed(h11.Data(data=reply.body))
+        if body:
+            data += self.framed(h11.Data(data=body))
         await self.write(data + self.framed(h11.EndOfMessage()))
         return self.reusable()
 
@@ -306,7 +302,7 @@ class HttpConnection:
         """Keep an event stream open until either side ends it."""
         engine = self.server.engine
         exchange.ends_with_connection = True
-        data = self.head_of_stream({})
+        data = b"" if self.streaming else self.head_of_stream({})
         if opening:
             data += self.framed(h11.Data(data=opening))
         if first is not None:

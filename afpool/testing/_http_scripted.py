@@ -117,8 +117,14 @@ async def _break_off(
     if reply.message is None or reply.stream is not None:
         return await connection.answer(exchange, reply)
     exchange.answered = True
-    answer = event(reply.message, event_id=f"{action.event_id}.answer")
-    kept = Kept(action.event_id, action.retry, answer, action.times, action.replay)
+    session, event_id = exchange.session, action.event_id
+    mine = [each for each in connection.server.kept if each.session is session]
+    number = 1
+    while any(event_id in each.ids for each in mine):  # an id names one event of a session
+        number += 1
+        event_id = f"{action.event_id}-{number}"
+    answer = event(reply.message, event_id=f"{event_id}.answer")
+    kept = Kept(session, event_id, action.retry, answer, action.times, action.replay)
     connection.server.kept.append(kept)
     kept.sent = kept.prime() + action.before
     kept.ids.update(value.decode() for value in re.findall(rb"(?m)^id: ?(.+)$", action.before))

@@ -1,23 +1,23 @@
-"""`FakeProxy`: an HTTP proxy over loopback that tunnels by CONNECT, or refuses as scripted."""
+"""`FakeProxy`: an HTTP proxy, over loopback or streams, that tunnels by CONNECT or refuses as scripted."""
 
 from __future__ import annotations
 
+import errno
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import attrs
 import h11
 import trio
 
-from ._door import Door
+from ._door import Door, MemoryDoor
+from ._line import Line, socket_line, stream_line
 from ._service import Service
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
-
-    _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+    from collections.abc import Awaitable, Callable, Mapping
 
 _READ = 65536
 
@@ -47,6 +47,10 @@ class FakeProxy(Service):
         ssl_context: Speak TLS with the client.
         hosts: Where a name is to be found in truth, as `{"mcp.example:443": ("127.0.0.1", 8443)}`; other
             targets are connected to as they are, by numeric address.
+        memory: Open no socket; connections come by `serve_stream`, and go on by `connect`.
+        host: The name that it is reached at then.
+        port: The port.
+        connect: How it gets to a host and port; by a socket if not told. `OSError` is answered 502.
 
     Attributes:
         tunnels: Every CONNECT, in order.
@@ -61,6 +65,10 @@ class FakeProxy(Service):
         credential: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
         hosts: Mapping[str, tuple[str, int]] | None = None,
+        memory: bool = False,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        connect: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
     ) -> None:
         super().__init__()
         self.credential = credential
@@ -70,37 +78,49 @@ class FakeProxy(Service):
         self.refuse: int | None = None
         self.raw: bytes | None = None
         self.bytes_in = b""
-        self._door = Door("127.0.0.1", 0)
+        self._connect = _connect if connect is None else connect
+        self._door: Door | MemoryDoor = MemoryDoor(host, port) if memory else Door(host, port)
+        self._served: trio.Nursery | None = None
 
     @property
     def url(self) -> str:
         """Where it listens."""
         scheme = "http" if self.ssl_context is None else "https"
-        return f"{scheme}://127.0.0.1:{self._door.port}"
+        return f"{scheme}://{self._door.host}:{self._door.port}"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; reports started when it listens."""
         await self._door.open()
         try:
             async with trio.open_nursery() as nursery:
+                self._served = nursery
                 task_status.started()
                 while True:
-                    nursery.start_soon(self._serve, await self._door.accept())
+                    line = socket_line(await self._door.accept(), self.ssl_context)
+                    nursery.start_soon(self._serve, line)
         finally:
             self._door.shut()
 
-    async def _serve(self, sock: trio.socket.SocketType) -> None:
-        plain = trio.SocketStream(sock)
-        stream: _Stream = plain
-        if self.ssl_context is not None:
-            stream = trio.SSLStream(plain, self.ssl_context, server_side=True, https_compatible=True)
+    def serve_stream(self, stream: trio.abc.Stream) -> None:
+        """Take one more connection, on any stream; see `FakeServer.serve_stream`.
+
+        Raises:
+            ConnectionRefusedError: The proxy does not run.
+        """
+        if self._served is None or not self._door.is_open:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "the proxy takes no connections")
+        start_soon = self._served.start_soon
+        start_soon(self._serve, stream_line(stream, self.ssl_context, start_soon))
+
+    async def _serve(self, line: Line) -> None:
+        stream = line.stream
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError, OSError):
             try:
                 await self._tunnel(stream)
             finally:
                 await trio.aclose_forcefully(stream)
 
-    async def _tunnel(self, stream: _Stream) -> None:
+    async def _tunnel(self, stream: trio.abc.Stream) -> None:
         reader = h11.Connection(h11.SERVER)
         request = reader.next_event()
         while request is h11.NEED_DATA:
@@ -117,10 +137,10 @@ class FakeProxy(Service):
             return
         host, _, port = target.rpartition(":")
         place = self.hosts.get(target, (host.strip("[]"), int(port)))
-        there: trio.SocketStream | None = None
+        there: trio.abc.Stream | None = None
         if status == 200:
             try:
-                there = await _connect(place)
+                there = await self._connect(*place)
             except OSError:
                 status = 502
         self.tunnels.append(Tunnel(target, headers, status))
@@ -141,7 +161,9 @@ class FakeProxy(Service):
             return 407
         return 200 if self.refuse is None else self.refuse
 
-    async def _pump(self, source: _Stream, drain: _Stream, nursery: trio.Nursery, inward: bool) -> None:
+    async def _pump(
+        self, source: trio.abc.Stream, drain: trio.abc.Stream, nursery: trio.Nursery, inward: bool
+    ) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while data := await source.receive_some(_READ):
                 if inward:
@@ -150,11 +172,11 @@ class FakeProxy(Service):
         nursery.cancel_scope.cancel()
 
 
-async def _connect(place: tuple[str, int]) -> trio.SocketStream:
-    family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+async def _connect(host: str, port: int) -> trio.abc.Stream:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = trio.socket.socket(family, socket.SOCK_STREAM)
     try:
-        await sock.connect(place)
+        await sock.connect((host, port))
     except BaseException:
         sock.close()
         raise

@@ -7,7 +7,6 @@ session id along with a refusal. A client that trusts either is wrong, and meets
 from __future__ import annotations
 
 import math
-import secrets
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,10 +14,10 @@ import trio
 
 from ._actions import SAME_ID, AnswerId, Answering, Body, JsonRpcError, Result, Status, with_id
 from ._envelope import INVALID_REQUEST, Dialect, Message, RpcId, encode, error_message, result_message
-from ._exchange import Listener, LostSpelling
+from ._exchange import Listener, LostSpelling, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 SSE_TYPE: Final = "text/event-stream"
 JSON_TYPE: Final = "application/json"
@@ -71,12 +70,12 @@ def empty_reply(status: int, headers: Mapping[str, str] | None = None) -> Reply:
     return Reply(status, headers=headers or {})
 
 
-def missing_session(dialect: Dialect) -> Reply:
+def missing_session(dialect: Dialect, new_id: Callable[[], str]) -> Reply:
     """The answer to a request that should have named a session, a stateless probe for one."""
     if dialect == "typescript":
         return json_reply(error_message(None, -32000, "Bad Request: Server not initialized"), 400)
     refusal = error_message("server-error", INVALID_REQUEST, "Bad Request: Missing session ID")
-    return json_reply(refusal, 400, {"mcp-session-id": secrets.token_hex(16)})
+    return json_reply(refusal, 400, {"mcp-session-id": new_id()})
 
 
 def lost_session(spelling: LostSpelling) -> Reply:
@@ -107,6 +106,7 @@ class Kept:
     """What is left of an answer whose stream was ended early (see `BreakOff`).
 
     Attributes:
+        session: Whose it is; nobody else gets it.
         sent: What has been sent of it.
         primed: How many priming events are among that.
         answer: Its last event.
@@ -114,6 +114,7 @@ class Kept:
         ids: Of the events that it may be asked for by.
     """
 
+    session: Session | None
     event_id: str
     retry: int | None
     answer: bytes

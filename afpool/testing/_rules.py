@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
-from ._actions import Action, Answering, Delay, Hold
+from ._actions import Action, Answering, Delay, Hold, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class Rules:
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []
+        self.states_given: list[Any] = []  # the `requestState`s of scripted results
 
     def add(self, rule: Rule) -> Rule:
         """Append a rule and return it."""
@@ -67,6 +69,11 @@ class Rules:
         """Whether any rule matches now; none is used up by asking."""
         return any(rule.matches(arrival) for rule in self.rules)
 
+    def _given(self, result: Mapping[str, Any]) -> None:
+        state = result.get("requestState")
+        if state is not None and state not in self.states_given:
+            self.states_given.append(state)
+
     async def decide(self, arrival: Arrival) -> Answering | None:
         """Carry out the waits that match, up to the first action that decides the answer.
 
@@ -81,6 +88,8 @@ class Rules:
             rule.used += 1
             action = rule.action
             if isinstance(action, Answering):
+                if isinstance(action, Result) and isinstance(action.result, Mapping):
+                    self._given(action.result)
                 return action
             if isinstance(action, Delay):
                 await trio.sleep(action.seconds)

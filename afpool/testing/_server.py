@@ -8,15 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-import trio
+import msgspec
 
-from ._door import Door
+from ._child_front import check_stdio_actions
+from ._door import Door, MemoryDoor
 from ._engine import Engine, Eras
 from ._http import HttpConnection
 from ._ledger import Arrival, ChildLog, Execution, read_log_file
 from ._replies import Kept, Reply
+from ._script import StdioScript, build_engine
 from ._scripted import Scripted
-from ._service import Service
+from ._seen import Seen
+from ._serving import Serving
 from ._sse_front import SseFront
 from ._websocket import WebSocketManners, WsConnection
 
@@ -25,21 +28,21 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from ._envelope import Dialect, Message, RpcId
-    from ._exchange import Advertise, LostSpelling
+    from ._exchange import Advertise
+    from ._line import Line
     from ._offers import Offers
     from ._tools import FakeTool
 
 AnswerMode: TypeAlias = Literal["json", "sse", "json-chunked"]
-Connection: TypeAlias = HttpConnection | WsConnection
 Route: TypeAlias = Callable[[HttpConnection, str, Mapping[str, str], bytes], Awaitable[Reply]]
 
 
-class FakeServer(Scripted, Service):
-    """A scripted MCP server over HTTP or WebSocket, for tests of agents and of the pool.
+class FakeServer(Scripted, Seen, Serving):
+    """A scripted MCP server over HTTP, WebSocket or stdio, for tests of agents and of the pool.
 
-    Build one with `FakeServer.http(...)` or `FakeServer.ws(...)` and enter it (`async with`), or run it in a
-    nursery of your own: `await nursery.start(server.run)`. It runs once. Time is trio's clock throughout, so
-    a test under `trio.testing.MockClock` waits for nothing.
+    Build one with `FakeServer.http(...)`, `FakeServer.ws(...)` or `FakeServer.stdio(...)` and enter it
+    (`async with`), or run it in a nursery of your own: `await nursery.start(server.run)`. It runs once. Time
+    is trio's clock throughout, so a test under `trio.testing.MockClock` waits for nothing.
 
     Everything may be changed while it runs; a change counts from the next request on.
 
@@ -61,6 +64,7 @@ class FakeServer(Scripted, Service):
         sse: The HTTP+SSE transport, where it is served, or None: `endpoint` is what its stream says first
             (`{}` is the session id), `accept_late` holds each POST until its answer is out.
         websocket: How WebSockets are treated; None where HTTP is served.
+        child: What a child on stdio does wrong, see `StdioScript`; None over HTTP and WebSocket.
         offers: What there is beside tools; empty by default. See `Offers`.
     """
 
@@ -76,8 +80,9 @@ class FakeServer(Scripted, Service):
         strict: bool = True,
         uds: str | None = None,
         websocket: WebSocketManners | None = None,
+        memory: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(MemoryDoor(host, port) if memory else Door(host, port, uds))
         self.engine = engine
         self.websocket = websocket
         self.ledger = engine.ledger
@@ -98,13 +103,7 @@ class FakeServer(Scripted, Service):
         self.routes: dict[str, Route] = {}
         self.kept: list[Kept] = []
         self.sse: SseFront | None = None
-        self._nursery: trio.Nursery | None = None
-        self._door = Door(host, port, uds)
-        self._started = False
-        self._open: set[Connection] = set()
-        self._alive: set[Connection] = set()
-        self._connections_total = 0
-        self._connections_peak = 0
+        self.child: StdioScript | None = None
 
     @classmethod
     def http(
@@ -123,6 +122,8 @@ class FakeServer(Scripted, Service):
         advertise: Advertise | None = None,
         uds: str | None = None,
         streaming: Literal["streamable", "sse"] = "streamable",
+        memory: bool = False,
+        ids: Callable[[], str] | None = None,
     ) -> Self:
         """Make a server; it listens once it runs.
 
@@ -141,16 +142,18 @@ class FakeServer(Scripted, Service):
             uds: Listen on a Unix socket at this path instead; `url` then names `localhost`.
             streaming: `sse` is the HTTP+SSE transport of 2024-11-05: the stream is at `path`, the rest is
                 told by the attribute `sse`. It knows the handshake era only.
+            memory: Open no socket; connections come by `serve_stream`. `host` and `port` are names then.
+            ids: Makes session ids; unguessable ones by default.
 
         Raises:
             ValueError: HTTP+SSE and the stateless era do not go together.
         """
         if streaming == "sse" and era != "handshake":
             raise ValueError("HTTP+SSE knows the handshake era only")
-        engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise)
+        engine = Engine(era, tools, dialect=dialect, sessions=sessions, advertise=advertise, ids=ids)
         server = cls(
             engine, host=host, port=port, ssl_context=ssl_context, answer=answer, path=path, strict=strict,
-            uds=uds,
+            uds=uds, memory=memory,
         )  # fmt: skip
         if streaming == "sse":
             server.sse = SseFront(server)
@@ -169,6 +172,7 @@ class FakeServer(Scripted, Service):
         path: str = "/mcp",
         advertise: Advertise | None = None,
         subprotocol: str | None = "mcp",
+        memory: bool = False,
     ) -> Self:
         """Make a server that speaks over WebSocket; the session is the connection. Else as `http`.
 
@@ -184,10 +188,46 @@ class FakeServer(Scripted, Service):
             path: As in `http`.
             advertise: See `Advertise`.
             subprotocol: What is chosen; None chooses none.
+            memory: As in `http`.
         """
         engine = Engine(era, tools, dialect=dialect, sessions=False, advertise=advertise)
         manners = WebSocketManners(subprotocol)
-        return cls(engine, host=host, port=port, ssl_context=ssl_context, path=path, websocket=manners)
+        return cls(
+            engine, host=host, port=port, ssl_context=ssl_context, path=path, websocket=manners, memory=memory
+        )
+
+    @classmethod
+    def stdio(
+        cls,
+        script: Mapping[str, Any] | None = None,
+        *,
+        era: Eras = "handshake",
+        tools: Sequence[FakeTool] | None = None,
+        name: str = "fake",
+    ) -> Self:
+        """Make a server whose children run in this process, on streams: by `serve_child` or `in_memory`.
+
+        All children are one server: they share script, tools and log. A session is one child's.
+
+        Args:
+            script: See `StdioScript`; `fork_child` has no meaning here.
+            era: As in `http`; a member `era` of the script goes first.
+            tools: As in `http`; they replace the script's.
+            name: The program in a `StdioTransport` that leads here.
+
+        Raises:
+            ValueError: The script does not fit.
+        """
+        told = msgspec.convert({"era": era, **(script or {})}, StdioScript)
+        if told.fork_child:
+            raise ValueError("fork_child needs a process of its own; see `stdio_command`")
+        engine = build_engine(told)
+        check_stdio_actions(engine)
+        if tools is not None:
+            engine.tools = list(tools)
+        server = cls(engine, host=name, memory=True)
+        server.child = told
+        return server
 
     @staticmethod
     def stdio_command(
@@ -225,57 +265,22 @@ class FakeServer(Scripted, Service):
         """All that a child has written down so far. Reads the file, blocking."""
         return read_log_file(path)
 
-    # Running
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; reports started when it listens.
-
-        Raises:
-            RuntimeError: It has run before.
-            OSError: The address cannot be listened on.
-        """
-        if self._started:
-            raise RuntimeError("a FakeServer runs once; make a new one")
-        self._started = True
-        await self.accept_connections()
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                task_status.started()
-                await self._accept(nursery)
-        finally:
-            self.refuse_connections()
-
-    async def _accept(self, nursery: trio.Nursery) -> None:
-        while True:
-            sock = await self._door.accept()
-            self._connections_total += 1
-            kind = HttpConnection if self.websocket is None else WsConnection
-            connection: Connection = kind(self, sock, self._connections_total)
-            self._open.add(connection)
-            self._alive.add(connection)
-            self._connections_peak = max(self._connections_peak, len(self._open))
-            nursery.start_soon(self._serve, connection)
-            self.ledger.wake()
-
-    async def _serve(self, connection: Connection) -> None:
-        try:
-            await connection.run()
-        finally:
-            self._alive.discard(connection)
-            self.ledger.wake()
-
-    def start_soon(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
-        """For the front itself: run something that outlives its connection."""
-        assert self._nursery is not None
-        self._nursery.start_soon(fn, *args)
-
-    def connection_lost(self, connection: Connection) -> None:
-        """For the connection itself: either side has closed it."""
-        self._open.discard(connection)
-        self.ledger.wake()
+    def _connection(self, line: Line, number: int) -> HttpConnection | WsConnection:
+        return (
+            HttpConnection(self, line, number) if self.websocket is None else WsConnection(self, line, number)
+        )
 
     # Where it is
+
+    @property
+    def host(self) -> str:
+        """The address, or with `memory` the name, that it is reached at."""
+        return self._door.host
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command of a `StdioTransport` that leads to a server made by `stdio`."""
+        return (self._door.host,)
 
     @property
     def port(self) -> int:
@@ -294,102 +299,3 @@ class FakeServer(Scripted, Service):
         if self._door.uds is not None:
             return f"{scheme}://localhost{self.path}"
         return f"{scheme}://{host}:{self.port}{self.path}"
-
-    # What it saw
-
-    @property
-    def connections(self) -> int:
-        """How many TCP connections are open now."""
-        return len(self._open)
-
-    @property
-    def connections_total(self) -> int:
-        """How many TCP connections there have been."""
-        return self._connections_total
-
-    @property
-    def connections_peak(self) -> int:
-        """How many TCP connections were open at once, at most."""
-        return self._connections_peak
-
-    @property
-    def repeats(self) -> list[str]:
-        """The call ids that were asked for again and recognised, in order."""
-        return self.engine.repeats.recognised
-
-    @property
-    def sessions(self) -> list[str]:
-        """The ids of the living handshake sessions, oldest first."""
-        return list(self.engine.sessions)
-
-    @property
-    def streams(self) -> int:
-        """How many notification streams (GET, `subscriptions/listen`) are open now."""
-        return len(self.engine.streams.open)
-
-    def arrivals(self, method: str | None = None, tool: str | None = None) -> list[Arrival]:
-        """The arrivals of one name (JSON-RPC method, `GET`, `DELETE`, `response`) and tool; None is all."""
-        return self.ledger.find(method, tool)
-
-    def count(self, method: str) -> int:
-        """How many arrivals of that name there were."""
-        return self.ledger.count(method)
-
-    def execution_count(self, tool: str, arguments: Mapping[str, Any] | None = None) -> int:
-        """How often a tool ran, with exactly these arguments if they are given."""
-        if arguments is None:
-            return self.executions[tool]
-        wanted = dict(arguments)
-        return sum(run.tool == tool and dict(run.arguments) == wanted for run in self.executed)
-
-    def clear_log(self) -> None:
-        """Empty the log and all counts."""
-        self.ledger.clear()
-
-    async def wait_for(self, method: str, count: int = 1, *, tool: str | None = None) -> list[Arrival]:
-        """Wait until `count` arrivals of that name are in the log, and return them all. A checkpoint."""
-        await self.ledger.wait_until(lambda: len(self.arrivals(method, tool)) >= count)
-        return self.arrivals(method, tool)
-
-    async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition`, about this server, holds. A checkpoint.
-
-        It is asked again after each arrival, execution, cancellation, answer to a request of ours, and
-        change of connections, streams or sessions.
-        """
-        await self.ledger.wait_until(condition)
-
-    # What befalls it
-
-    async def restart(self, spelling: LostSpelling = "404", *, spare: HttpConnection | None = None) -> None:
-        """As if the process had died and come back: every connection, run and session ends, the port stays.
-
-        Rules, tools and the log stay. Returns when everything has ended.
-        """
-        ending = self._alive - {spare}
-        for connection in tuple(ending):
-            connection.kill()
-        self.engine.forget_sessions(spelling)
-        await self.ledger.wait_until(lambda: not (ending & self._alive))
-
-    def close_connections(self, *, reset: bool = False) -> int:
-        """Close every open connection now, whatever it is doing; says how many. Sessions stay."""
-        closing = tuple(self._open)
-        for connection in closing:
-            connection.close(reset=reset)
-        return len(closing)
-
-    def close_idle_connections(self) -> int:
-        """Close the connections that carry no request now, before they are used again; says how many."""
-        closing = [connection for connection in self._open if connection.idle]
-        for connection in closing:
-            connection.close()
-        return len(closing)
-
-    def refuse_connections(self) -> None:
-        """Stop listening: new connections are refused, those that are open stay."""
-        self._door.shut()
-
-    async def accept_connections(self) -> None:
-        """Listen again, on the same port. Raises OSError if it has been taken in the meantime."""
-        await self._door.open()

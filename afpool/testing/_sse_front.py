@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -64,7 +63,7 @@ class SseFront:
 
     async def _stream(self, connection: HttpConnection, exchange: HttpExchange) -> bool:
         engine = self._server.engine
-        session = Session(secrets.token_hex(16))
+        session = Session(engine.new_id())
         assert session.id is not None
         engine.sessions[session.id] = session
         stream = open_event_stream()
@@ -83,26 +82,34 @@ class SseFront:
         message: Any,
         session: Session,
     ) -> bool:
-        engine, arrival = self._server.engine, exchange.arrival
+        arrival = exchange.arrival
         exchange.session, exchange.peer = session, session.id
         listener = session.listener
         assert listener is not None
         exchange.deliver = listener.deliver
         if action is not None and not isinstance(action, (JsonRpcError, Result)):
             if action.after_execution:
-                await engine.respond(exchange)
+                await self._run(exchange, message)
             return await scripted(connection, exchange, attrs.evolve(action, after_execution=False), message)
-        if arrival.kind == "response":
-            engine.questions.resolve(message)
-        elif arrival.kind == "notification":
-            engine.notified(exchange)
-        elif arrival.kind == "invalid":
+        if arrival.kind == "invalid":
             return await connection.answer(exchange, text_reply(400, "Could not parse message"))
+        if arrival.kind != "request":
+            await self._run(exchange, message)
         elif self.accept_late:
             await self._respond(exchange, action, listener)
         else:
             self._server.start_soon(self._respond, exchange, action, listener)
         return await connection.answer(exchange, empty_reply(202))
+
+    async def _run(self, exchange: HttpExchange, message: Any) -> None:
+        """Take a message as what it is. The answer to a request is not sent."""
+        engine, arrival = self._server.engine, exchange.arrival
+        if arrival.kind == "response":
+            engine.questions.resolve(message)
+        elif arrival.kind == "notification":
+            engine.notified(exchange)
+        elif arrival.kind == "request":
+            await engine.respond(exchange)
 
     async def _respond(self, exchange: HttpExchange, action: Answering | None, listener: Listener) -> None:
         engine = self._server.engine

@@ -13,7 +13,6 @@ Rules and invariants:
 from __future__ import annotations
 
 import math
-import socket
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from trio_websocket import WebSocketConnection, WebSocketRequest
 
+    from ._line import Line
     from ._server import FakeServer
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
@@ -53,18 +53,15 @@ class WebSocketManners:
 class WsConnection(StreamFront):
     """One connection, from accept to close."""
 
-    def __init__(self, server: FakeServer, sock: trio.socket.SocketType, number: int) -> None:
+    def __init__(self, server: FakeServer, line: Line, number: int) -> None:
         super().__init__(server.engine, f"ws-{number}", connection=number)
         self.server = server
         self.gone = False
         self.idle = True
-        self._sock = sock
-        plain = trio.SocketStream(sock)
-        below: trio.SocketStream | trio.SSLStream[trio.SocketStream] = plain
-        if server.ssl_context is not None:
-            below = trio.SSLStream(plain, server.ssl_context, server_side=True, https_compatible=True)
-        self._stream = _Stream(self, below)
+        self._line = line
+        self._stream = _Stream(self, line.stream)
         self._outbox, self._queue = trio.open_memory_channel[bytes](math.inf)
+        self._written = trio.lowlevel.ParkingLot()  # who waits for less to be queued
         self._scope = trio.CancelScope()
         self._socket: WebSocketConnection | None = None
 
@@ -73,6 +70,7 @@ class WsConnection(StreamFront):
     async def run(self) -> None:
         """Serve until either side closes. Raises nothing but what is wrong with the fake itself."""
         from trio_websocket import ConnectionClosed, wrap_server_stream
+        from wsproto.utilities import LocalProtocolError
 
         try:
             async with trio.open_nursery() as nursery:
@@ -85,6 +83,11 @@ class WsConnection(StreamFront):
                     )
                     await self._serve(request, nursery)
                 nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # the library answers pings behind a close frame of its own, which is an error
+            rest = group.split(LocalProtocolError)[1]
+            if rest is not None:
+                raise rest from None
         finally:
             self.forget_streams()
             self.close()
@@ -131,14 +134,12 @@ class WsConnection(StreamFront):
             self.take(*self.file(message.encode()), nursery)
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the socket now, without a close frame; `reset` makes the client see a reset."""
-        if reset and self._sock.fileno() >= 0:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._sock.close()
+        """Close the connection now, without a close frame; `reset` makes the client see a reset."""
+        self._line.close(reset)
         self.lost()
 
     def kill(self) -> None:
-        """Close the socket and end whatever still runs for this connection."""
+        """Close the connection and end whatever still runs for this connection."""
         self.close()
         self._scope.cancel()
 
@@ -146,6 +147,7 @@ class WsConnection(StreamFront):
         """Either side has closed."""
         if not self.gone:
             self.gone = True
+            self._written.unpark_all()
             self.server.connection_lost(self)
             if self._socket is None:
                 # The library waits for the rest of an upgrade request that will never come.
@@ -158,10 +160,9 @@ class WsConnection(StreamFront):
         self._outbox.send_nowait(data)
 
     async def drained(self) -> None:
-        # The queue has no room to wait for, so this looks.
-        while not self.gone and self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:  # noqa: ASYNC110
-            await trio.sleep(0.001)
         await trio.lowlevel.checkpoint()
+        while not self.gone and self._outbox.statistics().current_buffer_used > _FLOOD_AHEAD:
+            await self._written.park()
 
     async def _write_all(self, connection: WebSocketConnection) -> None:
         from trio_websocket import ConnectionClosed
@@ -169,6 +170,11 @@ class WsConnection(StreamFront):
         with suppress(ConnectionClosed):
             async for data in self._queue:
                 await connection.send_message(data.decode(errors="replace"))
+                self._written.unpark_all()
+
+    async def _send_raw(self, data: bytes) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # the client has gone meanwhile
+            await self._stream.send_all(data)
 
     async def misbehave(self, action: Answering, usual: bytes) -> None:
         connection = self._socket
@@ -178,10 +184,10 @@ class WsConnection(StreamFront):
                 self._scope.cancel()
             case Truncate():
                 end = len(usual) // 2 if action.at is None else action.at
-                await self._stream.send_all(_frame_head(len(usual)) + usual[:end])
+                await self._send_raw(_frame_head(len(usual)) + usual[:end])
                 self.kill()
             case RawBytes():
-                await self._stream.send_all(action.data)
+                await self._send_raw(action.data)
                 if action.close:
                     self.kill()
             case CloseFrame() if connection is not None:
@@ -193,9 +199,7 @@ class WsConnection(StreamFront):
 class _Stream(trio.abc.Stream):
     """What the library writes to: scripted bytes go out between frames, pongs may be held back."""
 
-    def __init__(
-        self, connection: WsConnection, below: trio.SocketStream | trio.SSLStream[trio.SocketStream]
-    ) -> None:
+    def __init__(self, connection: WsConnection, below: trio.abc.Stream) -> None:
         self._connection = connection
         self._below = below
         self._lock = trio.Lock()

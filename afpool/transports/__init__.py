@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._child import Child, SpawnFailed
 from ._connect import Connector
 from ._connect_failed import ConnectFailed
 from ._connection import BadHttp, Headers, Sink, Truncated
@@ -13,7 +14,7 @@ from ._memory import MemoryWire, memory_link_pair
 from ._origin import Origin, origin_of
 from ._proxy import Proxy, proxy_from_env
 from ._request import HttpRequest, Unsendable
-from ._stdio import CloseReport, SpawnFailed, StdioProcess
+from ._stdio import CloseReport, StdioProcess
 from ._stdio_config import StdioConfig
 from ._stream import StreamLink
 from ._tls import TlsWire
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ._httpx_under import HttpxExchange, HttpxLink
 
 __all__ = [
-    "BadHttp", "CloseReport", "ConnectFailed", "Connector", "Headers", "HttpExchange", "HttpLink",
+    "BadHttp", "Child", "CloseReport", "ConnectFailed", "Connector", "Headers", "HttpExchange", "HttpLink",
     "HttpRequest", "HttpxAdapter", "HttpxExchange", "HttpxLink", "LaneName", "LinkStatistics", "MemoryWire",
     "Origin", "Outgoing", "PipeWire", "Proxy", "Sink", "SocketWire", "SpawnFailed", "StdioConfig",
     "StdioProcess", "StreamLink", "TlsConfig", "TlsWire", "Truncated", "Unsendable", "UpgradeRefused",

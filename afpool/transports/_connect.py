@@ -11,7 +11,7 @@ import errno
 import ipaddress
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
@@ -37,6 +37,9 @@ _KEEPALIVE_IDLE: Final = 15
 _KEEPALIVE_INTERVAL: Final = 5
 _KEEPALIVE_PROBES: Final = 3
 _USER_TIMEOUT_MS: Final = 30_000
+
+Connected: TypeAlias = socket.socket | Wire
+"""What the `connect` seam gives: a socket to be made a wire, or a wire that needs no kernel."""
 
 _UNIX_WAIT: Final = 0.01
 _UNIX_WAIT_MAX: Final = 0.2
@@ -95,7 +98,7 @@ class Connector:
         """
         context = await self._context(self._tls) if origin.secure else None
         if self._uds is not None:
-            wire: SocketWire = await self._unix(self._uds)
+            wire = await self._unix(self._uds)
         elif self._proxy is not None:
             wire = await self._tunnel(self._proxy, origin)
         else:
@@ -105,7 +108,7 @@ class Connector:
         named = self._tls.hostname if isinstance(self._tls, TlsConfig) else None
         return await _secured(wire, context, named or origin.host, "server")
 
-    async def _tunnel(self, proxy: Proxy, origin: Origin) -> SocketWire:
+    async def _tunnel(self, proxy: Proxy, origin: Origin) -> Wire:
         """Connect to the proxy and have it connect to the origin."""
         there = proxy.origin
         context = await self._context(proxy.tls) if there.secure else None
@@ -119,8 +122,10 @@ class Connector:
             raise
         return wire
 
-    async def _tcp(self, host: str, port: int, whom: str) -> SocketWire:
+    async def _tcp(self, host: str, port: int, whom: str) -> Wire:
         sock = await self._first_of(await self._resolve(host, port, whom), whom)
+        if isinstance(sock, Wire):
+            return sock
         try:
             _tune(sock)
             return SocketWire(sock)
@@ -128,13 +133,15 @@ class Connector:
             sock.close()
             raise
 
-    async def _unix(self, path: str) -> SocketWire:
+    async def _unix(self, path: str) -> Wire:
         wait = _UNIX_WAIT
         while True:
             try:
-                sock: socket.socket = await self._seams.connect(socket.AF_UNIX, path)
+                sock: Connected = await self._seams.connect(socket.AF_UNIX, path)
             except OSError as error:
                 raise _connect_failed([error], "server") from error
+            if isinstance(sock, Wire):
+                return sock
             try:
                 sock.getpeername()
             except OSError:
@@ -183,10 +190,10 @@ class Connector:
         name.until = seams.now() + ADDRESSES_KEPT
         return name.addresses
 
-    async def _first_of(self, addresses: list[Address], whom: str) -> socket.socket:
+    async def _first_of(self, addresses: list[Address], whom: str) -> Connected:
         """Connect to the first address that answers, each next one 250 ms behind the one before."""
         errors: list[OSError] = []
-        made: list[socket.socket] = []
+        made: list[Connected] = []
         if len(addresses) == 1:
             await self._try(addresses[0], made, errors)
         else:
@@ -195,7 +202,7 @@ class Connector:
             return made[0]
         raise _connect_failed(errors, whom)
 
-    async def _race(self, addresses: list[Address], made: list[socket.socket], errors: list[OSError]) -> None:
+    async def _race(self, addresses: list[Address], made: list[Connected], errors: list[OSError]) -> None:
         async def attempt(index: int) -> None:
             failed = trio.Event()
             if index + 1 < len(addresses):
@@ -224,9 +231,9 @@ class Connector:
             return
         raise single
 
-    async def _try(self, address: Address, made: list[socket.socket], errors: list[OSError]) -> bool:
+    async def _try(self, address: Address, made: list[Connected], errors: list[OSError]) -> bool:
         try:
-            sock: socket.socket = await self._seams.connect(*address)
+            sock: Connected = await self._seams.connect(*address)
         except OSError as error:
             errors.append(error)
             return False
@@ -238,8 +245,11 @@ class Connector:
         return True
 
 
-async def _secured(wire: SocketWire, context: ssl.SSLContext, name: str, whom: str) -> TlsWire:
+async def _secured(wire: Wire, context: ssl.SSLContext, name: str, whom: str) -> TlsWire:
     """Shake hands on a wire, over the TLS that is spoken on it already if there is one."""
+    if not isinstance(wire, SocketWire):
+        wire.close()
+        raise ConnectFailed("tls", f"TLS to the {whom} needs a socket, and the `connect` seam gave a wire")
     kind = TlsInTlsWire if isinstance(wire, TlsWire) else TlsWire
     try:
         return await kind.handshake(wire, context, name)

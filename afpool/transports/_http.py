@@ -109,7 +109,7 @@ class HttpLink:
         self._limit = limit
         self._keepalive_expiry = keepalive_expiry
         self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1), "answer": Lane(1)}
-        self._active: set[HttpExchange] = set()
+        self._active: dict[HttpExchange, None] = {}
         self._idle: list[HttpConnection] = []
         self._opened = 0
         self._reused = 0
@@ -170,11 +170,11 @@ class HttpLink:
         """Count an exchange in; a closed link takes none."""
         if self._closed:
             raise WireClosed("this client's connections are closed", local=True)
-        self._active.add(exchange)
+        self._active[exchange] = None
 
     def leave(self, exchange: HttpExchange) -> None:
         """Count an exchange out."""
-        self._active.discard(exchange)
+        self._active.pop(exchange, None)
 
     def take_idle(self) -> HttpConnection | None:
         """The newest idle connection that can carry a request; closes those that no longer can."""

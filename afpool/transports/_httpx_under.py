@@ -91,7 +91,7 @@ class HttpxLink:
         self.nursery: trio.Nursery | None = None
         self._transport = transport
         self._lanes = {"call": Lane(limit), "control": Lane(1), "stream": Lane(1), "answer": Lane(1)}
-        self._active: set[HttpxExchange] = set()
+        self._active: dict[HttpxExchange, None] = {}
         self._ready = trio.Event()
         self._over = trio.Event()
         self._closed = False
@@ -142,11 +142,11 @@ class HttpxLink:
             await self._ready.wait()
         if self._closed:
             raise WireClosed("this client's connections are closed", local=True)
-        self._active.add(exchange)
+        self._active[exchange] = None
 
     def leave(self, exchange: HttpxExchange) -> None:
         """Count an exchange out."""
-        self._active.discard(exchange)
+        self._active.pop(exchange, None)
 
     def send(self, request: httpx.Request) -> Any:
         """Hand a request to the transport."""
@@ -234,8 +234,8 @@ class HttpxExchange:
 
     def close(self) -> None:
         """Give up on it. A task in `run` or `finish` gets `WireClosed(local=True)`."""
-        if self._state == "done":
-            return
+        if self._state in ("closed", "done"):
+            return  # where somebody waits in it, that task ends it
         running = self._state == "running"
         self._state = "closed"
         if self._scope is not None:

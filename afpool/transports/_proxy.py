@@ -26,7 +26,7 @@ from afpool.transports._tls_config import TlsConfig, fingerprint
 from afpool.transports._wire import WireClosed
 
 if TYPE_CHECKING:
-    from afpool.transports._wire import SocketWire
+    from afpool.transports._wire import Wire
 
 MAX_PROXY_HEAD: Final = 64 * 1024
 """The most bytes that a proxy may say before its answer is complete."""
@@ -93,7 +93,7 @@ class Proxy:
             "tls": self.tls.document(),
         }
 
-    async def open_tunnel(self, wire: SocketWire, origin: Origin) -> None:
+    async def open_tunnel(self, wire: Wire, origin: Origin) -> None:
         """Have the proxy connect this wire to `origin`. The caller owns the deadline and closes the wire.
 
         Raises:
@@ -127,7 +127,7 @@ class Proxy:
             raise ConnectFailed("proxy", f"the proxy gives no way to the server: {why}")
 
 
-async def _answer(wire: SocketWire, reader: h11.Connection) -> int:
+async def _answer(wire: Wire, reader: h11.Connection) -> int:
     read = 0
     while True:
         event = reader.next_event()

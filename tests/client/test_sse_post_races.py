@@ -105,3 +105,25 @@ async def test_a_wake_before_any_answer_is_passed_on():
     trip = channel(Woken(), answers=False).trip(Rpc("tools/call", b"{}"), [])
     with pytest.raises(Woken):
         await trip.run(Nothing(), float("inf"))
+
+
+async def test_a_stream_that_was_closed_before_its_reader_had_a_turn_has_ended():
+    class Closed:
+        """An exchange that its client closed while it was handed over."""
+
+        held = False
+
+        async def finish(self):
+            raise RuntimeError("only an exchange that is held can be finished")
+
+        def close(self):
+            """It is."""
+
+    spawned = []
+    lost = []
+    made = SseChannel(Link(None, None), b"/sse", [], 1 << 20, lambda *given: spawned.append(given))
+    made.on_lost = lost.append
+    made.read_on(Closed())
+    ((read, exchange),) = spawned
+    await read(exchange)
+    assert lost == ["the event stream ended"]

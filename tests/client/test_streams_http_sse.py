@@ -269,3 +269,10 @@ async def test_what_was_remembered_does_not_bind_a_plan_that_pins_another_era():
         it.pool.plan = pinned
         await (await it.tool(BOB)).call({"text": "x"}, identity=BOB)
         assert it.server.arrivals("tools/call")[0].headers["mcp-protocol-version"] == "2026-07-28"
+
+
+async def test_a_notice_is_taken_as_one_by_a_fake_that_answers_it_with_a_status():
+    async with sse_world("sse") as it:
+        it.server.on("notifications/initialized", Status(202, after_execution=True), times=1)
+        assert (await (await it.tool()).call(identity=ALICE)).text
+        assert not it.server.violations

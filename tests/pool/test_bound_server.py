@@ -225,7 +225,12 @@ async def test_bad_arguments_are_refused_before_anything():
             server.read_resource("\ud800", identity=ALICE),
             server.get_prompt("greet", {"name": 7}, identity=ALICE),
             server.complete({"type": object()}, ("a", "b"), identity=ALICE),
+            server.complete("greet", ("a", "b"), identity=ALICE),
+            server.complete({"type": "ref/prompt"}, "what", identity=ALICE),
+            server.complete({"type": "ref/prompt"}, ("what", "a", "b"), identity=ALICE),
+            server.complete({"type": "ref/prompt"}, {"name": "a", "value": "b"}, identity=ALICE),
             server.set_log_level("loud", identity=ALICE),
+            server.set_log_level({}, identity=ALICE),
         ]
         for call in calls:
             assert isinstance(await refused(call, "invalid-arguments"), InvalidArguments)

@@ -14,7 +14,8 @@ import trio
 from afpool import Pool
 from afpool.pool._actor import KeyActor
 from afpool.pool._lists import ListState
-from tests.pool.kit import ALICE, BOB, memory_world, person, quiet, until
+from afpool.testing import Hang, Rule
+from tests.pool.kit import ALICE, BOB, memory_world, person, quiet, refused, until
 
 
 def kept(thing: Any, name: str = "pool", depth: int = 3) -> dict[str, int]:
@@ -103,6 +104,23 @@ async def test_an_actor_lives_by_its_tools_and_by_nothing_else():
         del tool
         gc.collect()
         assert actor() is None
+
+
+async def test_a_key_whose_last_call_was_late_is_forgotten(autojump_clock):
+    # the deadline is served by a task that then waits for ever
+    with trio.fail_after(10_000):
+        async with memory_world(pool={"settle_timeout": 1}) as (memory, _host, pool):
+            tool = (await pool.tools(ALICE))["echo"]
+            actor = weakref.ref(tool.binding.actor)
+            memory.engine.rules.add(Rule("tools/call", Hang()))
+            late = trio.current_time() + 1
+            await refused(tool.call(identity=ALICE, deadline=late), "deadline-exceeded", "in-doubt")
+            del tool
+            await until(lambda: not pool.settling)
+            pool.evict(pool.key_of(ALICE, "files"))
+            await until(lambda: not pool.openings.clients)
+            gc.collect()
+            assert actor() is None
 
 
 async def test_the_map_of_keys_is_made_anew_when_nearly_all_are_forgotten():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,6 +197,44 @@ async def test_the_janitor_closes_the_client_of_a_key_that_does_not_come_back(
         await trio.sleep(130)
         assert w.pool.statistics().clients == 0
         assert w.server.sessions == []
+
+
+async def test_a_key_that_does_not_come_back_is_forgotten_in_time_and_begins_anew(
+    crash: Callable[..., None], autojump_clock
+):
+    async with world(pool={"idle_timeout": 60}) as w, trio.open_nursery() as nursery:
+        held = await w.tool()
+        old = weakref.ref(held.binding.actor)
+        (await crashed_for_good(w, crash, nursery)).set()
+        await trio.sleep(50)
+        await refused(w.pool.tools(ALICE), "actor-crashed")
+        await trio.sleep(30)
+        fresh = await w.tool()
+        assert (await fresh.call({"n": 3}, identity=ALICE)).text == '{"n": 3}'
+        # who still holds a tool of it is refused, and closes nothing of the key that has begun anew
+        await refused(held.call(identity=ALICE), "actor-crashed")
+        assert (await fresh.call({"n": 4}, identity=ALICE)).text == '{"n": 4}'
+        assert w.pool.statistics().opened == 2
+        del held
+        gc.collect()
+        assert old() is None
+        assert [actor.phase for actor in w.pool.kept] == ["running"]
+
+
+async def test_a_key_that_nobody_met_after_it_crashed_for_good_is_forgotten(
+    crash: Callable[..., None], autojump_clock
+):
+    async with world(pool={"idle_timeout": 60}) as w:
+        tool = await w.tool()
+        actor = weakref.ref(tool.binding.actor)
+        for _ in range(2):
+            crash(m.ListChanged)
+            tool.binding.actor.tell(m.ListChanged(client_id=None))
+        del tool
+        await trio.sleep(100)
+        gc.collect()
+        assert actor() is None
+        assert not w.pool.openings.clients
 
 
 @pytest.mark.parametrize("running", [False, True])

@@ -318,3 +318,16 @@ async def test_a_pool_that_is_left_in_the_middle_of_calls_closes_it():
                     scope.cancel()
             await server.wait_until(lambda: server.connections == 0)
     assert len(Counting.made) == 5
+
+
+async def test_a_stream_that_is_ended_twice_over_it_ends_once(caplog):
+    # killed, and then closed before whoever reads its stream has had a turn
+    with trio.fail_after(20):
+        async with over_httpx(streaming="sse") as (server, pool, _):
+            await pool.tools(ALICE)
+            client = pool.actor_for("files", ALICE).machine.client.handle
+            pool.kill(client.id)
+            client.kill()
+            await until(lambda: server.connections == 0)
+            assert (await (await pool.tools(ALICE))["echo"].call({"n": 1}, identity=ALICE)).text == '{"n": 1}'
+        assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

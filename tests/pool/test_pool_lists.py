@@ -18,6 +18,7 @@ from afpool.testing import (
     Drop,
     FakeResource,
     FakeTool,
+    Hang,
     JsonRpcError,
     Result,
     echo_tool,
@@ -25,6 +26,7 @@ from afpool.testing import (
 )
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, LIST_CHANGED, quiet, refused, start, until, world
+from tests.pool.kit import Hold as HoldHost
 
 if TYPE_CHECKING:
     from afpool import BoundTool
@@ -493,6 +495,45 @@ async def test_a_session_that_is_lost_while_the_list_is_asked_for_is_decided_by_
             w.server.forget_sessions()
             await tool.call(identity=ALICE)
             assert (w.sent(), w.server.count("initialize")) == (1, 2)
+
+
+@pytest.mark.parametrize("asker", ["a call", "a list"])
+async def test_a_list_that_takes_too_long_is_nobodys_deadline(asker, autojump_clock):
+    with trio.fail_after(100):
+        async with world(credential=True, pool={"open_timeout": 5.0, "deadline": 50.0}) as w:
+            tool = await w.tool()
+            tool.binding.list.unsettle("refresh")
+            w.host.hold_credential = HoldHost()  # of the list's own request
+            began = trio.current_time()
+            waiting = tool.call(identity=ALICE) if asker == "a call" else w.pool.tools(ALICE)
+            await refused(waiting, "open-failed")
+            assert trio.current_time() - began < 6
+
+
+@pytest.mark.parametrize("end", ["withdrawn", "late"])
+async def test_a_call_that_ends_while_it_waits_for_a_list_that_is_dead_waits_no_longer(end, autojump_clock):
+    # the list's client was replaced meanwhile, and its successor takes its time
+    with trio.fail_after(60):
+        async with world() as w, trio.open_nursery() as nursery:
+            tool = await w.tool()
+            actor = tool.binding.actor
+            tool.binding.list.unsettle("refresh")
+            w.server.on("tools/list", Hang())
+            until_then = trio.current_time() + 2
+            call = start(nursery, lambda: tool.call(identity=ALICE, call_id="c", deadline=until_then))
+            await w.server.wait_for("tools/list", 2)
+            assert actor.machine.client is not None
+            actor.tell(m.ClientLost(actor.machine.client.id, "aged"))
+            connect = w.host.hold_connect = HoldHost()
+            if end == "withdrawn":
+                assert w.pool.cancel("c")
+                await call.refusal("cancelled")
+            else:
+                await call.refusal("deadline-exceeded")
+                assert trio.current_time() == until_then
+            assert w.pool.openings.opened == 1
+            connect.let_go.set()
+            nursery.cancel_scope.cancel()
 
 
 async def test_two_callers_of_an_unsettled_list_share_one_asking():

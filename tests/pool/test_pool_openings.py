@@ -463,6 +463,47 @@ async def test_a_client_in_use_is_not_idle(autojump_clock):
             assert not w.pool.openings.clients
 
 
+async def test_a_client_that_is_too_old_is_replaced_and_whoever_waits_on_it_is_told_so(autojump_clock):
+    with trio.fail_after(5000):
+        pool = {"max_age": 100.0, "max_in_flight": 1, "deadline": 500.0}
+        async with world(pool=pool) as w, trio.open_nursery() as nursery:
+            alices, bobs = await w.tool(), await w.tool(BOB)
+            event = trio.Event()
+            w.server.on("tools/call", HoldAnswer(event), times=1)
+            sent = start(nursery, lambda: bobs.call({"n": 1}, identity=BOB))
+            await w.server.wait_for("tools/call")
+            held = start(nursery, lambda: alices.call({"n": 2}, identity=ALICE))  # has a place and no turn
+            await until(lambda: w.pool.admission.waiting == 1)
+            await trio.sleep(120)
+            event.set()
+            refusal = await held.refusal("client-closed")
+            assert "aged" in str(refusal)
+            assert (await sent.answer()).text == '{"n": 1}', "what was sent goes on"
+            assert w.sent() == 1
+            assert (await alices.call({"n": 3}, identity=ALICE)).text == '{"n": 3}'
+            assert openings(w) == 3
+            assert [each.kind for each in w.pool.records.events].count("aged") == 2
+
+
+async def test_a_client_is_closed_that_was_in_use_when_its_time_had_come(autojump_clock):
+    # in use by a list on its way, which takes no place; a place was given back shortly before the list came
+    with trio.fail_after(5000):
+        async with world(pool={"idle_timeout": 100.0, "open_timeout": 500.0, "deadline": 500.0}) as w:
+            async with trio.open_nursery() as nursery:
+                server = await w.pool.bind(ALICE, "files")
+                await w.tool()
+                event = trio.Event()
+                w.server.on("tools/list", HoldAnswer(event), times=1)
+                listing = start(nursery, lambda: w.pool.refresh(ALICE))
+                await trio.sleep(150)
+                await refused(server.prompts(identity=ALICE), "not-offered")
+                event.set()
+                await listing.answer()
+            assert len(w.pool.openings.clients) == 1
+            await trio.sleep(205)  # the janitor looks again at the latest when the time has passed once more
+            assert not w.pool.openings.clients
+
+
 # ---------------------------------------------------------------------------- what cannot be opened
 
 

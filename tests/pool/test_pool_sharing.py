@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+import trio.testing
 
 from afpool.testing import FakeTool, JsonRpcError, echo_tool
 from afpool.testing import Hold as HoldAnswer
-from tests.pool.kit import ALICE, BOB, CAROL, person, quiet, raises, refused, start, until, world
+from tests.pool.kit import ALICE, BOB, CAROL, Hold, person, quiet, raises, refused, start, until, world
 
 if TYPE_CHECKING:
     from afpool import Identity
@@ -72,6 +73,54 @@ async def test_fifty_first_lists_at_once_are_one():
             tools = [await call.answer() for call in calls]
             assert lists(w) == 1
             assert len({tool.binding.list.id for tool in tools}) == 1
+
+
+async def test_a_plan_that_is_told_for_a_call_ends_the_client_of_another_plan():
+    # the call's list is doubted and asked for again, so the plan is asked: the call's, and not the client's
+    with trio.fail_after(30):
+        async with world() as w:
+            share_all(w, ALICE, BOB)
+            alices = await w.tool(ALICE)
+            await w.tool(BOB)  # keeps the list of the first plan
+            w.host.variant = "two"
+            newer = await w.pool.refresh(ALICE)
+            assert newer["echo"].binding.context != alices.binding.context
+            w.host.variant = "one"
+            alices.binding.list.unsettle("refresh")
+            await alices.call({"n": 1}, identity=ALICE)
+            await refused(newer["echo"].call({"n": 2}, identity=ALICE), "binding-changed")
+            assert w.sent() == 1
+
+
+@pytest.mark.parametrize("way", ["shared", "its client went"])
+async def test_a_plan_that_is_told_while_another_one_is_being_opened_is_heard(way):
+    # a list asks for the plan while a client is on its way under what was said before
+    with trio.fail_after(30):
+        async with world() as w, trio.open_nursery() as nursery:
+            told = None
+            if way == "shared":
+                share_all(w, ALICE)
+            else:
+                await w.tool()
+                told = w.host.hold_plan = Hold()
+                second = start(nursery, lambda: w.pool.refresh(ALICE))
+                await told.reached.wait()
+                w.pool.kill(w.pool.actor_for("files", ALICE).machine.client.id)
+            opening = w.host.hold_connect = Hold()
+            first = start(nursery, lambda: w.pool.tools(ALICE))
+            await opening.reached.wait()
+            w.host.variant = "two"
+            if told is None:
+                told = w.host.hold_plan = Hold()
+                second = start(nursery, lambda: w.pool.tools(ALICE))
+            told.let_go.set()
+            await trio.testing.wait_all_tasks_blocked()
+            opening.let_go.set()
+            await first.answer()
+            tool = (await second.answer())["echo"]
+            assert w.server.arrivals("tools/list")[-1].headers["x-variant"] == "two"
+            await tool.call(identity=ALICE)
+            assert w.server.arrivals("tools/call")[-1].headers["x-variant"] == "two"
 
 
 async def test_another_name_or_context_is_another_list():

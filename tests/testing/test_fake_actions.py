@@ -11,6 +11,7 @@ import trio
 from afpool.testing import (
     Action,
     Body,
+    BreakOff,
     Delay,
     Drop,
     FakeServer,
@@ -53,6 +54,35 @@ async def test_drop(server, client, autojump_clock, connect, executed, reset):
         again = await connect(server)
         again.session = client.session
         assert (await again.call("echo")).status == 200
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_a_status_that_has_no_body(server, client, autojump_clock, status):
+    server.on("tools/call", JsonRpcError(-32600, status=status), times=1)
+    with trio.fail_after(5):
+        seen = await client.call("echo")
+        assert (seen.status, seen.body) == (status, b"")
+        assert (await client.call("echo")).status == 200
+
+
+async def test_the_rest_of_an_answer_is_its_sessions_and_its_own(server, client, autojump_clock, connect):
+    # two of one session broke off, and one of another; the rule gives each the same id to begin with
+    server.answer = "sse"
+    server.on("tools/call", BreakOff("e"))
+    with trio.fail_after(5):
+        assert "id: e\n" in (await client.call("echo", {"n": 1})).body.decode()
+        assert "id: e-2\n" in (await client.call("echo", {"n": 2})).body.decode()
+        other = await connect(server)
+        await other.initialize()
+        assert "id: e\n" in (await other.call("echo", {"n": 3})).body.decode()
+
+        async def rest(of, event_id):
+            headers = {"accept": "text/event-stream", "last_event_id": event_id, **of.session_headers()}
+            return (await of.ask("GET", **headers)).message["result"]["content"][0]["text"]
+
+        assert await rest(other, "e") == '{"n": 3}'
+        assert await rest(client, "e-2") == '{"n": 2}'
+        assert await rest(client, "e") == '{"n": 1}'
 
 
 @pytest.mark.parametrize("answer", ["json", "sse"])

@@ -9,7 +9,17 @@ import socket
 import pytest
 import trio
 
-from afpool.testing import Delay, FakeServer, FakeTool, Hang, echo_tool, sleep_tool
+from afpool.testing import (
+    Delay,
+    FakeServer,
+    FakeTool,
+    Flood,
+    Hang,
+    Result,
+    echo_tool,
+    input_required,
+    sleep_tool,
+)
 
 BOTH = "application/json, text/event-stream"
 LIST_CHANGED = "notifications/tools/list_changed"
@@ -96,6 +106,19 @@ async def test_routed_names_and_parameters_in_headers(connect, autojump_clock):
             assert server.executions["wetter-ä"] == 2
 
 
+async def test_a_state_that_a_scripted_result_gave_may_come_back_and_no_other(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http(era="stateless") as server:
+            client = await connect(server)
+            server.on("tools/call", Result(input_required({}, {"step": 1})), times=1)
+            await client.modern_call("echo", {})
+            for state, violations in (({"step": 1}, 0), ({"step": 2}, 1)):
+                await client.modern_rpc(
+                    "tools/call", {"name": "echo", "requestState": state}, mcp_name="echo"
+                )
+                assert len(server.violations) == violations
+
+
 async def test_initialize_is_refused(connect, autojump_clock):
     with trio.fail_after(5):
         async with FakeServer.http(era="stateless") as server:
@@ -146,6 +169,18 @@ async def test_listen_acknowledges_notifies_and_ends(connect, autojump_clock):
             server.engine.listen_enabled = False
             seen = await (await connect(server)).modern_rpc("subscriptions/listen", wanted)
             assert seen.status == 404
+
+
+async def test_a_listen_is_answered_behind_a_flood(connect, autojump_clock):
+    with trio.fail_after(5):
+        async with FakeServer.http(era="stateless") as server:
+            server.on("subscriptions/listen", Flood(b"data: {}\n\n", times=1))
+            client = await connect(server)
+            body, headers = client.modern("subscriptions/listen", {"notifications": {}})
+            await client.send("POST", body, **headers)
+            assert await client.next_message() == {}
+            acknowledged = await client.next_message()
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
 
 
 async def test_closing_a_listen_is_no_cancelled_call(connect, autojump_clock):

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 from h11 import LocalProtocolError
 from trio_websocket import (
     ConnectionClosed,
     ConnectionRejected,
     wrap_client_stream,
 )
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Ping, Request, TextMessage
 
 from afpool.testing import (
     Body,
     CloseFrame,
     Drop,
     FakeServer,
+    Flood,
     Hang,
+    RawBytes,
     Sse,
     Status,
     Truncate,
@@ -146,6 +151,87 @@ async def test_scripted_endings(action, code):
         assert caught.value.reason is not None
         assert caught.value.reason.code == code
         assert server.executions["echo"] == isinstance(action, Truncate)
+
+
+class Reset(trio.abc.Stream):
+    """The server's end of a connection that is reset on the way out, which nobody has read yet."""
+
+    def __init__(self, inner: trio.abc.Stream) -> None:
+        self.inner = inner
+        self.reset = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        if self.reset:
+            await trio.lowlevel.checkpoint()
+            raise trio.BrokenResourceError
+        await self.inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self.inner.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@pytest.mark.parametrize("action", [Truncate(), RawBytes(b"\xff\xff"), RawBytes(b"\xff\xff", close=False)])
+async def test_bytes_for_a_client_that_has_gone_fail_nobody(action):
+    async with served(memory=True) as server, trio.open_nursery() as nursery:
+        ours, theirs = trio.testing.memory_stream_pair()
+        end = Reset(theirs)
+        server.serve_stream(end)
+        socket = await wrap_client_stream(nursery, ours, "localhost", "/mcp", subprotocols=["mcp"])
+        await begin(socket)
+        server.on("tools/call", action)
+        end.reset = True
+        call = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "echo"}}
+        await socket.send_message(json.dumps(call))
+        await server.wait_for("tools/call")
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.executions["echo"] == isinstance(action, Truncate)
+        server.close_connections()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_flood_before_a_notification_is_taken_in_lets_it_be_taken_in():
+    async with served() as server, client(server) as socket:
+        server.on("*", Flood(b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}', times=2))
+        for number, message in enumerate(
+            [
+                {"id": 1, "method": "initialize", "params": INITIALIZE},
+                {"method": "notifications/initialized"},
+                {"id": "srv-1", "result": {}},
+                {"id": 2, "method": "ping"},
+            ]
+        ):
+            await socket.send_message(json.dumps({"jsonrpc": "2.0", **message}))
+            said = [json.loads(await socket.get_message()) for _ in range(2)]
+            assert {each["method"] for each in said} == {"notifications/message"}
+            if number in {0, 3}:
+                assert "result" in json.loads(await socket.get_message())
+        assert server.client_answers == [{"jsonrpc": "2.0", "id": "srv-1", "result": {}}]
+        assert server.violations == []
+
+
+async def test_a_ping_behind_the_servers_close_frame_is_no_fault_of_the_server():
+    async with served() as server:
+        stream = await trio.open_tcp_stream("127.0.0.1", server.port)
+        wire = WSConnection(ConnectionType.CLIENT)
+        await stream.send_all(wire.send(Request(host="localhost", target="/mcp", subprotocols=["mcp"])))
+        wire.receive_data(await stream.receive_some())
+        assert [type(event) for event in wire.events()] == [AcceptConnection]
+        server.on("*", CloseFrame(1000))
+        called = wire.send(TextMessage('{"jsonrpc": "2.0", "id": 1, "method": "ping"}'))
+        await stream.send_all(called + wire.send(Ping(b"x")))
+        await server.wait_for("ping")
+        await stream.send_all(wire.send(Ping(b"y")))
+        await server.wait_until(lambda: server.connections == 0)
+        await stream.aclose()
+        server.clear_rules()
+        async with client(server) as socket:
+            await begin(socket)
 
 
 async def test_scripted_bodies_and_silence():
