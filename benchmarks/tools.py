@@ -20,9 +20,9 @@ import trio
 from shown import Figure, _each, _each_awaited
 
 from afpool import Identity, Seams
+from afpool._base.compiled import Compiled
 from afpool.tools import define_tool, from_identity, host_filled
 from afpool.tools._dispatch import Asking, Door
-from afpool.tools._validation import Compiled
 
 SCHEMA = {
     "type": "object",

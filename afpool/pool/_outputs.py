@@ -1,10 +1,11 @@
 """Structured results against the schema that their tool was listed with, where the host asks for it.
 
 * A schema is compiled once per definition and kept as long as the definition is.
-* Nothing is fetched: a reference to anything but the schema itself makes it one that cannot be compiled. So
-  do patterns that take more than linear time, and depth beyond what the validator takes.
+* What a schema may do to a value, and to whoever waits, is bounded before the two meet (`_base/compiled.py`);
+  a value beyond the bound is refused unseen.
 * A schema that cannot be compiled is the server's fault and no reason to lose answers: results of that tool
-  are not validated, and one warning says so.
+  are not validated, and one warning says so. Of a pattern that cannot be matched in linear time only the
+  pattern is left out, with the same warning.
 * What is large is decoded and checked in a thread.
 * A failure tells where the schema is broken, never a value.
 """
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Final, final
 
 import jsonschema_rs
 import trio
 
+from .._base.compiled import Compiled
 from .._base.errors import InvalidOutput
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("afpool")
 
 THREAD_BYTES: Final = 64 * 1024
-MASK: Final = "..."
 
 
 @final
@@ -40,7 +41,7 @@ class Outputs:
     def __init__(self, seams: Seams) -> None:
         self._seams = seams
         self._limiter = trio.CapacityLimiter(1)
-        self._compiled: weakref.WeakKeyDictionary[Definition, Any] = weakref.WeakKeyDictionary()
+        self._compiled: weakref.WeakKeyDictionary[Definition, Compiled | None] = weakref.WeakKeyDictionary()
 
     async def check(self, server: str, definition: Definition, result: ToolResult) -> None:
         """Validate one result; one that says `isError` may hold anything.
@@ -66,13 +67,17 @@ class Outputs:
     def _judge(self, server: str, definition: Definition, result: ToolResult) -> str | None:
         if definition not in self._compiled:
             self._compiled[definition] = self._compile(server, definition)
-        validator = self._compiled[definition]
-        if validator is None or result.is_error:
+        compiled = self._compiled[definition]
+        if compiled is None or compiled.validator is None or result.is_error:
             return None
         if not result.has_structured:
             return "the tool was listed with an output schema and answered no structured content"
+        value = result.structured
+        costly = compiled.too_costly(value)
+        if costly is not None:
+            return f"the structured content is not validated: it is {costly}"
         try:
-            validator.validate(result.structured)
+            compiled.validator.validate(value)
         except jsonschema_rs.ValidationError as error:
             path = "/".join(map(str, error.schema_path))
             return f"the structured content is not what the tool's output schema allows, at {path!r} of it"
@@ -81,23 +86,17 @@ class Outputs:
         return None
 
     @staticmethod
-    def _compile(server: str, definition: Definition) -> Any:
+    def _compile(server: str, definition: Definition) -> Compiled | None:
         schema = definition.output_schema
         if schema is None:
             return None
-        try:
-            return jsonschema_rs.validator_for(
-                schema, retriever=_never, pattern_options=jsonschema_rs.RegexOptions(), mask=MASK
-            )
-        except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, it is the server's schema
+        compiled = Compiled(schema)
+        if compiled.problem is not None:
             logger.warning(
-                "the output schema of %s/%s cannot be compiled (%s); its results are not validated",
+                "the output schema of %s/%s: %s; its results are validated %s",
                 server,
                 definition.name,
-                type(error).__name__,
+                compiled.problem,
+                "not at all" if compiled.validator is None else "without them",
             )
-            return None
-
-
-def _never(_: str) -> NoReturn:
-    raise LookupError("schemas are never fetched")
+        return compiled

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
 
+from .._base.schema_cost import nodes_and_depth
 from ._results import mended
 
 if TYPE_CHECKING:
-    from ._validation import Compiled
+    from .._base.compiled import Compiled
 
 MAX_ISSUES: Final = 10
 MAX_EXCERPT: Final = 80
@@ -76,8 +77,6 @@ def correction(tool: str, args: Mapping[str, Any], shown: Mapping[str, Any], com
 
 
 def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[str]:
-    from ._schema_cost import nodes_and_depth
-
     nodes, _ = nodes_and_depth(args, 512)
     if nodes > _EAGER_NODES:
         # the library finds all faults before it gives the first; of a large value one has to do

@@ -59,10 +59,11 @@ from ._redaction import REDACTED
 from ._results import error_result, shape_of, value_result
 from ._shown import changed_arg_keys, shown_args_of
 from ._supplied import refuse_supplied
-from ._validation import Compiled, Validators
+from ._validation import Validators
 from ._wants import WantsRefused, resolve_in, wants_needs_store_refusal
 
 if TYPE_CHECKING:
+    from .._base.compiled import Compiled
     from .._base.credential import CredentialProvider
     from .._base.identity import CallerIdentity
     from .._base.model import JsonObject, Progress, Tool, ToolResult

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
+from hypothesis import example, given
 
 from afpool import (
     Anonymous,
@@ -145,7 +145,13 @@ KEYS = st.fixed_dictionaries(
 )
 
 
+def _of(who: Identity) -> dict[str, Any]:
+    return {"service": "crm", "scopes": (), "mode": "user", "resource": "", "identity": who}
+
+
 @given(st.lists(KEYS, max_size=25))
+@example([_of(Identity("t", "p", "c")), _of(Identity("t", "q", "c"))])
+@example([_of(Identity("t", "p", "c")), _of(Identity("u", "p", "c"))])
 def test_nothing_is_given_for_another_request(requests: list[dict[str, Any]]) -> None:
     async def run() -> None:
         def outcome(request: CredentialRequest) -> Any:

@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from afpool import InvalidOutput, ToolResult
-from afpool.pool import _outputs
+from afpool._base import compiled as ready
 from afpool.testing import FakeTool
 from tests.pool.kit import ALICE, refused, world
 
@@ -42,7 +42,7 @@ async def test_a_server_may_ask_for_it_with_every_call(monkeypatch):
     compiled = []
     real = jsonschema_rs.validator_for
     monkeypatch.setattr(
-        _outputs.jsonschema_rs, "validator_for", lambda *a, **k: (compiled.append(1), real(*a, **k))[1]
+        ready.jsonschema_rs, "validator_for", lambda *a, **k: (compiled.append(1), real(*a, **k))[1]
     )
     tools = [
         tool(structured({"n": 1})),
@@ -90,6 +90,60 @@ async def test_a_deep_result_is_an_error_and_not_a_crash():
     recursive = {"type": "array", "items": {"$ref": "#"}}
     async with world(tools=[tool(structured(deep), recursive)], server={"validate_output": True}) as here:
         assert (await (await here.tool()).call(identity=ALICE)).has_structured
+    for _ in range(500):
+        deep = [deep]
+    async with world(tools=[tool(structured(deep), recursive)], server={"validate_output": True}) as here:
+        await refused((await here.tool()).call(identity=ALICE), "invalid-output", "answered")
+
+
+def doubling(levels):
+    """Two ways at each of so many steps: followed, they are 2 ** levels."""
+    defs = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    defs[f"d{levels}"] = {"type": "integer"}
+    return {"properties": {"y": {"properties": {"x": {"$ref": "#/$defs/d0"}}}}, "$defs": defs}
+
+
+def left_over(levels):
+    schema = {"properties": {"n": {"type": "integer"}}}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": False}
+    return {"properties": {"y": {"properties": {"x": schema}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "inner"),
+    [(doubling(16), "s"), (doubling(60), "s"), (left_over(12), {"n": 1}), (left_over(60), {"n": 1})],
+    ids=["few ways", "ways without end", "few left over", "left over without end"],
+)
+async def test_a_schema_that_would_be_followed_without_end_never_meets_a_result(schema, inner):
+    async with world(tools=[tool(structured({"y": {"x": inner}}), schema)]) as here:
+        bound = await here.tool()
+        result = await bound.call(identity=ALICE)
+        with pytest.raises(InvalidOutput, match="not validated: it is nested deeper than 1 levels"):
+            await bound.validate_output(result)
+
+
+async def test_a_schema_that_is_dear_at_once_disables_it_with_one_warning(caplog):
+    schema = doubling(60)
+    schema["properties"] = {"x": {"$ref": "#/$defs/d0"}}
+    async with world(tools=[tool(structured({"x": "s"}), schema)], server={"validate_output": True}) as here:
+        bound = await here.tool()
+        with caplog.at_level(logging.WARNING, "afpool"):
+            for _ in range(2):
+                assert (await bound.call(identity=ALICE)).structured == {"x": "s"}
+        assert len(caplog.records) == 1
+        assert "many thousand times" in caplog.text
+
+
+async def test_a_pattern_that_takes_too_long_is_left_out_and_the_rest_holds(caplog):
+    schema = {"properties": {"n": {"pattern": "(?=a)b", "minLength": 2}}}
+    tools = [tool(structured({"n": "xx"}), schema), tool(structured({"n": "x"}), schema, "short")]
+    async with world(tools=tools, server={"validate_output": True}) as here:
+        bound = await here.pool.tools(ALICE)
+        with caplog.at_level(logging.WARNING, "afpool"):
+            assert (await bound["echo"].call(identity=ALICE)).structured == {"n": "xx"}
+        assert "validated without them" in caplog.text
+        await refused(bound["short"].call(identity=ALICE), "invalid-output", "answered")
 
 
 def test_links_and_embedded_resources():

@@ -9,8 +9,8 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 
+from afpool._base.compiled import Compiled
 from afpool.tools._correction import MAX_ISSUES, correction, quoted, type_name
-from afpool.tools._validation import Compiled
 
 SCHEMA = {
     "type": "object",

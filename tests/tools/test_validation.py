@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import hypothesis.strategies as st
@@ -12,10 +15,12 @@ import pytest
 from hypothesis import assume, given, reject
 
 from afpool import Tool
+from afpool._base import compiled as ready
+from afpool._base.compiled import Compiled
+from afpool._base.schema_cost import MAX_LEVELS, MAX_PER_NODE, Unresolved, cost_of, nodes_and_depth
 from afpool.testing import FakeTool
 from afpool.tools import _validation as v
 from afpool.tools import define_tool, derive
-from afpool.tools._schema_cost import MAX_PER_NODE, Unresolved, cost_of, nodes_and_depth
 from tests.pool.kit import ALICE, BOB, world
 
 
@@ -44,7 +49,7 @@ def count_compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     compiled: list[Any] = []
     real = jsonschema_rs.validator_for
     monkeypatch.setattr(
-        v.jsonschema_rs, "validator_for", lambda *a, **k: (compiled.append(a[0]), real(*a, **k))[1]
+        ready.jsonschema_rs, "validator_for", lambda *a, **k: (compiled.append(a[0]), real(*a, **k))[1]
     )
     return compiled
 
@@ -146,7 +151,7 @@ def test_a_pattern_that_cannot_be_matched_in_linear_time_is_left_out_and_the_res
 
 @pytest.mark.parametrize("pattern", [r"^(a+)+$", r"^(a|a)*$", r"^(a?){60}a{60}$", r"(a*)*b", r"^(\w+\s?)*$"])
 def test_a_catastrophic_pattern_is_matched_in_linear_time(pattern: str) -> None:
-    compiled = v.Compiled({"properties": {"q": {"pattern": pattern}}})
+    compiled = Compiled({"properties": {"q": {"pattern": pattern}}})
     assert compiled.problem is None
     # a matcher that goes back would not return within the life of the universe
     assert not compiled.allows({"q": "a" * 30_000 + "!"})
@@ -178,7 +183,7 @@ DRAFT4 = {
     ids=["draft-04", "anyOf", "null", "ref", "contradictory", "recursive", "empty"],
 )  # fmt: skip
 def test_dialects_and_forms(schema: Any, good: Any, bad: Any) -> None:
-    compiled = v.Compiled(schema)
+    compiled = Compiled(schema)
     assert compiled.problem is None
     assert good is None or compiled.allows(good)
     assert bad is None or not compiled.allows(bad)
@@ -229,7 +234,7 @@ def test_references_that_double_at_every_step_are_never_followed(
 ) -> None:
     # followed, 60 steps would take longer than anybody waits
     schema = doubling(60, inner)
-    compiled = v.Compiled({"properties": {"y": schema}, "$defs": schema.pop("$defs")})
+    compiled = Compiled({"properties": {"y": schema}, "$defs": schema.pop("$defs")})
     assert compiled.too_costly({"y": {"x": "not an integer"}}) is not None
     assert not compiled.allows({"y": {"x": "not an integer"}})
     assert compiled.allows({"y": 1})
@@ -242,14 +247,14 @@ def test_what_is_left_over_doubles_without_any_reference() -> None:
     schema: dict[str, Any] = {"properties": {"a": {}}}
     for _ in range(60):
         schema = {"allOf": [schema], "unevaluatedProperties": False}
-    compiled = v.Compiled({"properties": {"x": {"properties": {"y": schema}}}})
+    compiled = Compiled({"properties": {"x": {"properties": {"y": schema}}}})
     assert compiled.too_costly({"x": {"y": {"a": 1}}}) is not None
     assert not compiled.allows({"x": {"y": {"a": 1}}})
 
 
 @pytest.mark.parametrize("schema", [TWICE, LEFT_OVER], ids=["tried twice", "left over"])
 def test_a_tree_that_doubles_with_its_depth_takes_values_of_some_depth(schema: dict[str, Any]) -> None:
-    compiled = v.Compiled(schema)
+    compiled = Compiled(schema)
     assert compiled.allows(nested(5, {}))
     assert not compiled.allows(nested(200, {}))
     said = compiled.too_costly(nested(200, {}))
@@ -259,7 +264,7 @@ def test_a_tree_that_doubles_with_its_depth_takes_values_of_some_depth(schema: d
 
 def test_a_value_of_many_nodes_is_refused_where_each_is_dear() -> None:
     schema = {"properties": {"x": {"items": {"$ref": "#/$defs/d0"}}}, "$defs": doubling(10)["$defs"]}
-    compiled = v.Compiled(schema)
+    compiled = Compiled(schema)
     assert compiled.allows({"x": [1] * 10})
     assert "more than can be checked" in str(compiled.too_costly({"x": [1] * 10_000}))
     assert not compiled.allows({"x": [1] * 10_000})
@@ -287,13 +292,96 @@ def test_a_value_of_many_nodes_is_refused_where_each_is_dear() -> None:
     ],
     ids=["tree", "shared", "filter", "names"],
 )  # fmt: skip
-def test_usual_references_are_followed_to_any_depth(schema: dict[str, Any]) -> None:
-    compiled = v.Compiled(schema)
-    assert (compiled.problem, compiled.cost) == (None, None)
+def test_usual_references_are_followed_to_five_hundred_levels(schema: dict[str, Any]) -> None:
+    compiled = Compiled(schema)
+    assert compiled.problem is None
+    assert compiled.cost is None or (compiled.cost.per_node < 64 and compiled.cost.max_depth == MAX_LEVELS)
     deep: Any = {}
-    for _ in range(300):
+    for _ in range(500):
         deep = {"next": deep, "not": deep} if deep == {} else {"next": deep}
     assert compiled.allows(deep)
+    wide = {"next": [{} for _ in range(400_000)]}
+    assert compiled.allows(wide), "what is cheap for each node is no question of how many there are"
+
+
+def wrapped(schema: dict[str, Any], word: str, times: int) -> dict[str, Any]:
+    for _ in range(times):
+        schema = {word: [schema]}
+    return schema
+
+
+LINE = {"properties": {"x": {"$ref": "#"}}, "items": {"$ref": "#"}}
+CHAIN = {
+    "$defs": {
+        **{f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(60)},
+        "d60": {"properties": {"x": {"$ref": "#/$defs/d0"}}},
+    },
+    "$ref": "#/$defs/d0",
+}
+IN_PROCESS_OF_ITS_OWN = """
+import json, sys
+from afpool._base.compiled import Compiled
+schema, levels = json.loads(sys.argv[1]), int(sys.argv[2])
+for wrap in (lambda value: {"x": value}, lambda value: [value]):
+    value = 1
+    for _ in range(levels):
+        value = wrap(value)
+    compiled = Compiled(schema)
+    assert compiled.problem is None
+    print(compiled.allows(value), compiled.too_costly(value))
+    sys.stdout.flush()
+import os
+os._exit(0)  # a value that deep is better left than taken apart
+"""
+
+
+@pytest.mark.parametrize(
+    ("schema", "levels"),
+    [
+        ({"properties": {"x": {"$ref": "#"}}}, 100_000),
+        ({"items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}}, 100_000),
+        (LINE, 100_000),
+        (CHAIN, 2_000),
+        (wrapped(LINE, "allOf", 50), 4_000),
+        (wrapped({"properties": {"x": {"$dynamicRef": "#"}}}, "oneOf", 50), 4_000),
+    ],
+    ids=["members", "items", "both", "chain", "allOf", "oneOf"],
+)
+def test_a_value_that_a_stack_does_not_hold_is_never_shown_to_the_validator(
+    schema: dict[str, Any], levels: int
+) -> None:
+    # shown to it, it ends the process; so it is asked in one of its own
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PROCESS_OF_ITS_OWN, json.dumps(schema), str(levels)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "False nested deeper than" in done.stdout
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_schemas_that_come_to_an_end_bound_no_value() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"properties": {"x": {"$ref": "#/$defs/x"}}}},
+        "$defs": {"x": {"properties": {"y": {"$ref": "#/$defs/z"}}}, "z": {"properties": {"y": {}}}},
+    }
+    compiled = Compiled(schema)
+    assert (compiled.problem, compiled.cost) == (None, None)
+    assert compiled.allows({"a": {"y": {"y": nested(5_000)}}})
+
+
+def test_a_long_schema_is_counted_in_time_that_grows_with_its_length() -> None:
+    schema = {
+        "properties": {f"p{n}": {"$ref": f"#/$defs/d{n}"} for n in range(2_000)},
+        "$defs": {f"d{n}": {"properties": {"x": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(2_000)},
+    }
+    schema["$defs"]["d2000"] = {"type": "integer"}
+    compiled = Compiled(schema)
+    assert compiled.problem is None
+    assert not compiled.allows({"p1999": {"x": "no integer"}})
 
 
 SMALL = st.recursive(

@@ -10,6 +10,8 @@ how often it would be applied to one node of a value, by depth:
   members and items makes the states one level down, one for each name that is told apart.
 * Where states come back, deeper values cost no more per node. Where the count passes a bound, values that
   deep are refused, unseen.
+* What a place applies within itself, and what it applies further down, nests on the C stack. So where a
+  schema leads back into itself, values are refused that would nest it deeper than a small stack holds.
 
 A schema without references and without `unevaluated...` visits each node at most once for each of its places,
 so it is not walked.
@@ -26,6 +28,9 @@ import attrs
 MAX_PER_NODE: Final = 10_000
 MAX_WORK: Final = 5_000_000
 """Applications of a place to a node, for one value; about 10 ns each."""
+MAX_LEVELS: Final = 512
+MAX_NESTED: Final = 6_000
+"""Steps of a validator within one another; 100 to 600 bytes of stack each, of 8 MB at most."""
 _MAX_LEVELS: Final = 256
 _LEFT_OVER: Final = 3
 
@@ -52,8 +57,9 @@ class Cost:
 
     Attributes:
         per_node: Applications to one node of a value.
-        max_depth: Values nested deeper may cost more than that, and are refused; `None` for no bound, and
-            -1 where even a value without members costs more than `MAX_PER_NODE`.
+        max_depth: Values nested deeper may cost more than that, or more stack than there is, and are refused;
+            `None` where the schema itself ends before, and -1 where even a value without members costs more
+            than `MAX_PER_NODE`.
     """
 
     per_node: int
@@ -75,16 +81,16 @@ def cost_of(schema: Mapping[str, Any]) -> Cost:
         costs = [walk.cost(state) for state in states]
         worst = max(costs)
         if worst > MAX_PER_NODE:
-            return Cost(highest, depth - 1)
+            return Cost(highest, min(depth - 1, walk.deepest()))
         highest = max(highest, worst)
         below = {lower for state in states for lower in walk.below(state)} - seen
         if not below:
-            return Cost(highest, None)
+            return Cost(highest, walk.deepest() if walk.comes_back() else None)
         seen |= below
         if len(seen) > 4 * len(walk.places) + 1_000:
-            return Cost(highest, depth)
+            return Cost(highest, min(depth, walk.deepest()))
         states = below
-    return Cost(highest, _MAX_LEVELS)
+    return Cost(highest, min(_MAX_LEVELS, walk.deepest()))
 
 
 def nodes_and_depth(value: Any, deepest: int) -> tuple[int, int]:
@@ -115,6 +121,7 @@ class _Walk:
         self._numbers: dict[int, int] = {}
         self._anchors: dict[str, Any] | None = None
         self._closures: dict[int, tuple[int, dict[str, Counter[int]]]] = {}
+        self._heights: dict[int, int] = {}
         self._open: set[int] = set()
 
     def number(self, place: Any) -> int:
@@ -141,6 +148,26 @@ class _Walk:
         for those in joined.values():
             yield frozenset((those + anywhere).items())
 
+    def deepest(self) -> int:
+        """How many levels a value may have before what is applied to it nests too deeply."""
+        return min(MAX_LEVELS, MAX_NESTED // (2 + max(self._heights.values(), default=0)))
+
+    def comes_back(self) -> bool:
+        """Whether a place that was walked applies itself further down."""
+        above: dict[int, list[int]] = {}
+        left = dict.fromkeys(self._closures, 0)
+        for number, (_, below) in self._closures.items():
+            for one in {one for those in below.values() for one in those if one in left}:
+                left[number] += 1
+                above.setdefault(one, []).append(number)
+        ends = [number for number, lower in left.items() if not lower]
+        for end in ends:  # what leads only to ends is no circle
+            for number in above.get(end, ()):
+                left[number] -= 1
+                if not left[number]:
+                    ends.append(number)
+        return len(ends) < len(left)
+
     def _closure(self, number: int) -> tuple[int, dict[str, Counter[int]]]:
         """How often places are applied to the node of this one, and what they apply one level down."""
         known = self._closures.get(number)
@@ -152,11 +179,13 @@ class _Walk:
         if number in self._open:
             raise Unresolved
         self._open.add(number)
-        count = 1
+        count, height = 1, 0
         below: dict[str, Counter[int]] = {}
         for part in self._in_place(place):
-            more, lower = self._closure(self.number(part))
+            inner = self.number(part)
+            more, lower = self._closure(inner)
             count += more
+            height = max(height, 1 + self._heights.get(inner, 0))
             for name, those in lower.items():
                 into = below.setdefault(name, Counter())
                 for one, often in those.items():
@@ -170,6 +199,7 @@ class _Walk:
                 below[name] = Counter({one: _LEFT_OVER * often for one, often in those.items()})
         self._open.discard(number)
         self._closures[number] = (count, below)
+        self._heights[number] = height
         return (count, below)
 
     def _in_place(self, place: Mapping[str, Any]) -> Iterator[Any]:
