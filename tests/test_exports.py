@@ -43,8 +43,8 @@ AFPOOL_TESTING = [
     "FakeTool", "Flood", "Hang", "Hold", "HoldStream", "JsonRpcError", "Notice", "OAuthArrival", "Offers",
     "Progress", "REQUEST_ID", "RawBytes", "Result", "Rule", "RuleSpec", "SAME_ID", "Script", "Sse",
     "Status", "StdioScript", "ToolSpec", "Truncate", "Tunnel", "WebSocketManners", "ask_tool", "big_tool",
-    "counter_tool", "echo_tool", "fail_tool", "in_memory", "input_required", "input_tool", "progress_tool", "sleep_tool",
-    "text_result", "whoami_tool",
+    "counter_tool", "echo_tool", "fail_tool", "in_memory", "input_required", "input_tool", "progress_tool",
+    "sleep_tool", "text_result", "whoami_tool",
 ]  # fmt: skip
 AFPOOL_CREDENTIALS = [
     "CachedCredentials", "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth",
