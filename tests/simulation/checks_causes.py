@@ -66,6 +66,8 @@ Cause: TypeAlias = Callable[[Case], bool]
 
 def _named_otherwise(case: Case) -> bool:
     began = case.began
+    if _listed_as_another(case):
+        return True
     if began.caller is None:
         return began.who != began.key
     held = [fact for fact in of(case.facts, Named) if fact.caller == began.caller]
@@ -73,6 +75,15 @@ def _named_otherwise(case: Case) -> bool:
     return any(
         began.key not in fact.keys for fact in [*current, *held] if fact in current or fact.seq > began.seq
     )
+
+
+def _listed_as_another(case: Case) -> bool:
+    """Whether the tools were listed for a live caller who may have said by then that he is somebody else."""
+    key = case.began.key
+    named = list(of(case.facts, Named))
+    callers = {fact.caller for fact in named if key in fact.keys}
+    bound = -1 if case.bound is None else case.bound.seq
+    return any(fact.caller in callers and key not in fact.keys and fact.seq <= bound for fact in named)
 
 
 def _share_raised(case: Case) -> bool:
