@@ -175,6 +175,8 @@ def _untrue(
     received: Received, incarnation: Incarnation, bound: Bound, call: Began, request: Request, law: Law
 ) -> Iterator[tuple[str, str]]:
     newest = received.newest(incarnation, request)
+    if bound.shared and all(each.at == request.at for each in newest):
+        newest = []  # the client's first list is still being read: the shared one counts as it stands
     known = [each for each in newest if call.tool not in each.twice]
     wanted = bound.definitions.get(call.tool)
     if known and len(known) == len(newest) and all(each.tools.get(call.tool) != wanted for each in known):
