@@ -157,6 +157,9 @@ class OAuth:
         if not request.resource:
             raise Trouble("the server has no URL, and OAuth is for servers that are reached over HTTP")
         tenant, principal = self._owner(request.mode, request.identity)
+        if request.mode == "user" and principal is None:
+            # kept under no name, one user's grant would be everybody's who names none
+            raise Trouble("a user's grant is a principal's, and the call is for none")
         scopes = tuple(sorted(set(request.required)))
         return GrantKey(
             request.service, _canonical(request.resource), scopes, request.mode, tenant, principal

@@ -17,7 +17,8 @@ class InnerTools:
 
     An inner call is a call like any other: checked, recorded, refused with a result. It belongs to the same
     run and caller, has the outer call's deadline, and its id is the outer one's with a number. It carries the
-    chain of the calls around it, so that it never waits for a place that one of them holds.
+    chain of the calls around it, so that it never waits for a place that one of them holds. The credentials
+    that were fetched for those are in no record of it, in no refusal and in no result, wherever they stand.
     """
 
     __slots__ = ("_count", "_outer", "_runtime", "_toolset")
@@ -49,4 +50,5 @@ class InnerTools:
             deadline=outer.deadline,
             chain=outer.chain,
             depth=outer.depth + 1,
+            hidden=outer.hidden,
         )

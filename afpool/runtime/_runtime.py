@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .._base.identity import CallerIdentity, Identity
     from .._base.model import Progress, Tool, ToolResult
     from .._base.seams import Seams
+    from .._base.secret import Secret
     from ..pool import Pool
     from ._config import RuntimeConfig
 
@@ -235,6 +236,7 @@ class Runtime:
         chain: tuple[int, ...] = (),
         depth: int = 0,
         problem: AfpoolError | None = None,
+        hidden: tuple[Secret, ...] = (),
     ) -> ToolResult:
         """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`."""
         if self._closed:
@@ -262,6 +264,7 @@ class Runtime:
             chain=chain,
             depth=depth,
             problem=problem,
+            hidden=hidden,
         )
         asking.tools = lambda asked: InnerTools(self, toolset, asked)
         if toolset is not None and self.config.repeat == "when-nothing-ran":

@@ -3,7 +3,8 @@
 * Whom it is for is the run's caller: tenant and principal, never a conversation.
 * What a provider raises is named by its class and nothing else: its words may hold the secret.
 * That somebody has to authorize first refuses the call. Where to goes to the host's callback, and to nobody
-  else: no model, no record.
+  else: no model, no record. A tool that asks by itself is no exception.
+* A user's credential is somebody's: for a caller without a principal nobody is asked for one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ async def credential_for(
             f"The tool {tool} needs a credential for {service!r}, and nobody vends credentials here; it was "
             "not run. This is configuration: give the runtime a credential provider"
         )
+    if requirement.mode == "user" and (identity is None or identity.principal is None):
+        record.file("credential_failed", {"service": service, "error_class": CredentialFailed.__name__})
+        raise CredentialFailed(
+            f"The tool {tool} needs its caller's own credential for {service!r}, and the call is for no "
+            "principal; it was not run. Whoever calls has to say for whom"
+        )
     record.file("credential_requested", {"service": service, "mode": requirement.mode})
     request = CredentialRequest(
         service, requirement.scopes, requirement.mode, Identity() if identity is None else identity
@@ -68,10 +75,7 @@ async def credential_for(
         record.file("credential_acquired", facts)
         return answer.credential
     if isinstance(answer, NeedsAuthorization):
-        record.file(
-            "credential_authorization_required", {"service": service, "session_id": answer.session_id}
-        )
-        _tell(on_authorization, service, request.identity, answer)
+        _tell(record, on_authorization, service, request.identity, answer)
         raise AuthorizationRequired(
             f"The tool {tool} needs somebody's authorization for {service!r} first; it was not run. The user "
             "has been asked; call again once it is given"
@@ -104,8 +108,13 @@ async def _asked(
 
 
 def _tell(
-    on_authorization: OnAuthorization | None, service: str, identity: Identity, needs: NeedsAuthorization
+    record: CallRecord,
+    on_authorization: OnAuthorization | None,
+    service: str,
+    identity: Identity,
+    needs: NeedsAuthorization,
 ) -> None:
+    record.file("credential_authorization_required", {"service": service, "session_id": needs.session_id})
     if on_authorization is None:
         return
     try:
@@ -116,19 +125,36 @@ def _tell(
 
 @final
 class Asked:
-    """The provider as a tool that asks for more by itself gets it: the same, and what fails is recorded."""
+    """The provider as a tool that asks for more by itself gets it.
 
-    __slots__ = ("_provider", "_record")
+    Its answers are the provider's own. What fails is recorded; that somebody has to authorize first is told
+    to the host; what was vended is taken out of whatever leaves the call, as what the tool `needs` is.
+    """
 
-    def __init__(self, provider: CredentialProvider, record: CallRecord) -> None:
+    __slots__ = ("_hide", "_on_authorization", "_provider", "_record")
+
+    def __init__(
+        self,
+        provider: CredentialProvider,
+        record: CallRecord,
+        on_authorization: OnAuthorization | None,
+        hide: Callable[[Credential], object],
+    ) -> None:
         self._provider = provider
         self._record = record
+        self._on_authorization = on_authorization
+        self._hide = hide
 
     async def get(self, request: CredentialRequest) -> Answered:
         """See `CredentialProvider.get`."""
         try:
-            return await self._provider.get(request)
+            answer = await self._provider.get(request)
         except Exception as error:
             facts = {"service": request.service, "error_class": type(error).__name__}
             self._record.file("credential_failed", facts)
             raise
+        if isinstance(answer, Issued) and isinstance(answer.credential, Credential):
+            self._hide(answer.credential)
+        elif isinstance(answer, NeedsAuthorization):
+            _tell(self._record, self._on_authorization, request.service, request.identity, answer)
+        return answer

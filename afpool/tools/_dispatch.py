@@ -39,6 +39,7 @@ from .._base.errors import (
     AfpoolError,
     CallDenied,
     DeadlineExceeded,
+    IdentityMissing,
     InvalidArguments,
     Overloaded,
     ToolFailed,
@@ -46,6 +47,7 @@ from .._base.errors import (
 )
 from .._base.identity import Identity
 from ..artifacts import ArtifactRefused, NoArtifactStoreError, Origin, bind_artifacts
+from ..pool._asking import ask_identity
 from ..protocol import NotJson, encode_json
 from ._asked_credentials import credential_for
 from ._correction import correction
@@ -57,6 +59,7 @@ from ._live_refs import Scoped
 from ._record import CallRecord, Encoded, EventSink
 from ._redaction import REDACTED
 from ._results import error_result, shape_of, value_result
+from ._scrub import Scrubber
 from ._shown import changed_arg_keys, shown_args_of
 from ._supplied import refuse_supplied
 from ._validation import Validators
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from .._base.identity import CallerIdentity
     from .._base.model import JsonObject, Progress, Tool, ToolResult
     from .._base.seams import Seams
+    from .._base.secret import Secret
     from ..artifacts import ArtifactFact, Artifacts, ArtifactStore
     from ._asked_credentials import OnAuthorization
 
@@ -99,6 +103,7 @@ class Asking:
         names: What there is, for the refusal of an unknown name.
         problem: Why there is no tool, where that is something else than an unknown name.
         again: Gives the same tool freshly listed, or `None`; where a call in which nothing ran is repeated.
+        hidden: What the calls around this one have fetched; with what is fetched for this one added.
     """
 
     name: str
@@ -116,6 +121,7 @@ class Asking:
     names: Callable[[], Sequence[str]] = tuple
     problem: AfpoolError | None = None
     again: Again | None = None
+    hidden: tuple[Secret, ...] = attrs.field(default=(), repr=False)
 
 
 @final
@@ -185,7 +191,7 @@ class _Call:
 
     __slots__ = (
         "artifacts", "asking", "began", "call_id", "changed", "deadline", "denied", "door", "executing",
-        "name", "own", "record", "scope", "written",
+        "name", "own", "record", "scope", "unnamed", "written",
     )  # fmt: skip
 
     def __init__(self, door: Door, asking: Asking) -> None:
@@ -202,7 +208,14 @@ class _Call:
             asking.deadline = self.began + door.deadline
         self.deadline: float = asking.deadline
         caller = asking.identity
-        named = caller if caller is None or isinstance(caller, Identity) else _ask(caller)
+        named = caller if caller is None or isinstance(caller, Identity) else None
+        self.unnamed: IdentityMissing | None = None  # there is a caller, and it could not be asked
+        if named is not caller:
+            try:
+                asked = ask_identity(caller)
+                named = None if asked == Identity() else asked
+            except IdentityMissing as error:
+                self.unnamed = error
         self.record = CallRecord(door.sink, seams.now, asking.call_id, asking.run_id, named)
         self.scope = asking.scope or named or Identity()
         self.artifacts: Artifacts | None = None
@@ -246,8 +259,11 @@ class _Call:
             raise InvalidArguments(
                 f"The arguments of {self.name} are a JSON object, not {shape_of(given)}; the tool was not run"
             )
-        shown = shown_args_of(tool, given)
+        shown = self._shown(tool, given)
         started = self._written(shown)
+        if self.unnamed is not None:
+            self._start(started)
+            raise self.unnamed
         args: JsonObject = given
         if door.hooks_before:
             args = await self._hooked(tool, given, started)
@@ -260,7 +276,7 @@ class _Call:
         if not self.written or args is not given or shown is not given:
             self._check_json(args)
         if args is not given:
-            shown = shown_args_of(tool, args)
+            shown = self._shown(tool, args)
         refuse_supplied(tool, args)
         compiled = door.validators.known(tool) or await door.validators.ready(tool, door.seams)
         if not compiled.allows(args):
@@ -286,6 +302,11 @@ class _Call:
         if door.unlimited and ceiling_of(tool) is None:
             return result
         return await limited(result, tool, door.limits, self.artifacts, self.record, self.deadline)
+
+    def _shown(self, tool: Tool, args: JsonObject) -> JsonObject:
+        """Give what may be said of arguments: not what the tool hides, nor what calls around it fetched."""
+        shown: JsonObject = shown_args_of(tool, args)
+        return Scrubber(self.asking.hidden).value(shown) if self.asking.hidden else shown
 
     async def _hooked(self, tool: Tool, given: JsonObject, started: Encoded | None) -> JsonObject:
         try:
@@ -429,15 +450,6 @@ class _Call:
         elif self.changed and self.executing is not None and self.executing.begun:
             facts["changed_arg_keys"] = self.changed
         self.record.file("tool_end", facts, code=result.code, delivery=result.delivery)
-
-
-def _ask(caller: Callable[[], Identity | None]) -> Identity | None:
-    """Ask a caller who it is, for the record; one that fails is nobody, and is refused where it matters."""
-    try:
-        named: object = caller()
-    except Exception:  # noqa: BLE001 -- the host's code; the pool asks again and says so
-        return None
-    return named if isinstance(named, Identity) else None
 
 
 def unknown_tool(name: str, names: Sequence[str]) -> str:

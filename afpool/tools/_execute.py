@@ -5,7 +5,8 @@ Rules:
 * A call is repeated once at most, where its host asks for it, nothing ran and the same tool can be listed
   anew: a second call with an id of its own, under the same absolute deadline.
 * What a tool reports is told between the start of its run and its end, in order, never after.
-* A credential that was fetched for the call is in nothing that leaves: no result, no report, no failure.
+* A credential that was fetched for the call, by the door or by the tool itself, is in nothing that leaves: no
+  result, no report, no failure; nor is it in what is recorded of the calls that the tool makes with it.
 * A result that cannot be read is described by its shape. One that is not what its tool's output schema
   promises is withheld.
 """
@@ -64,7 +65,8 @@ class Executing:
         self._record = record
         self._artifacts = artifacts
         self._credential: Credential | None = None
-        self._scrubber: Scrubber | None = None
+        # of a call that another tool makes: what that one has fetched may stand in its arguments
+        self._scrubber = Scrubber(asking.hidden) if asking.hidden else None
         self.wanted: Mapping[str, Any] | None = None
         self.begun = False
         self.over = False
@@ -72,7 +74,13 @@ class Executing:
     def use_credential(self, credential: Credential) -> None:
         """Run with a credential, and take it out of whatever leaves."""
         self._credential = credential
-        self._scrubber = Scrubber(map(Secret, credential.secrets()))
+        self.hide(credential)
+
+    def hide(self, credential: Credential) -> None:
+        """Take a credential out of whatever leaves from now on, and out of the calls made from inside."""
+        asking = self._asking
+        asking.hidden = (*asking.hidden, *map(Secret, credential.secrets()))
+        self._scrubber = Scrubber(asking.hidden)
 
     async def run(self, tool: Tool, args: JsonObject) -> ToolResult:
         """Run the tool.
@@ -117,7 +125,9 @@ class Executing:
             on_progress=None if asking.on_progress is None else self._progress,
             chain=asking.chain,
             credential=self._credential,
-            credentials=None if provider is None else Asked(provider, self._record),
+            credentials=None
+            if provider is None
+            else Asked(provider, self._record, self._door.on_authorization, self.hide),
             artifacts=self._artifacts,
             wanted=self.wanted,
             progress=self._progress,

@@ -43,7 +43,7 @@ class HostFilledArguments:
     credential: tuple[str, ...]
 
 
-def refuse_supplied(tool: Tool, args: JsonObject) -> None:
+def refuse_supplied(tool: Tool, args: JsonObject, call_id: str | None = None) -> None:
     """Refuse arguments that bring a value for one that the host fills, before anything is fetched.
 
     Raises:
@@ -51,7 +51,11 @@ def refuse_supplied(tool: Tool, args: JsonObject) -> None:
     """
     filled = fact(tool, FILLS)
     if isinstance(filled, Filled):
-        filled.refuse(tool.name, args)
+        try:
+            filled.refuse(tool.name, args)
+        except HostFilledArgumentError as error:
+            error.call_id = call_id
+            raise
 
 
 @final

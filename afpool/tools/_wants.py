@@ -25,6 +25,7 @@ from .._base.errors import NOT_SENT, AfpoolError, DeadlineExceeded, Delivery
 from ..artifacts._facts import ArtifactRefused, ArtifactResolved
 from ..artifacts._types import ArtifactIntegrityError, ArtifactStoreError, UnreadableArtifactError
 from . import _wants_words as words
+from ._filled_arguments import FilledArguments
 from ._live_refs import Redeemer, Scoped, live_refs
 
 if TYPE_CHECKING:
@@ -244,7 +245,10 @@ async def resolve_in(
         return await _refused(artifacts, tool_name, failed, deadline)
     if not resolved:
         return WantsResolved(args, _NOTHING, ())
-    return WantsResolved({**args, **data}, dict(resolved), tuple(resolved))
+    # what the host has filled already stays hidden in the copy
+    complete: dict[str, Any] = args.copy() if isinstance(args, FilledArguments) else dict(args)
+    complete.update(data)
+    return WantsResolved(complete, dict(resolved), tuple(resolved))
 
 
 async def _judge(

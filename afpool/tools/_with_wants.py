@@ -19,6 +19,7 @@ from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from ..artifacts._types import NoArtifactStoreError
 from . import _wants_words as words
 from ._derive import derive, held_input_schema
+from ._supplied import refuse_supplied
 from ._wants import WantsRefused, assert_tool_wants, resolve_in
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _wanting(tool: Tool, wants: Mapping[str, str]) -> Tool:
     schema = {**held, "properties": properties}
 
     async def execute(args: JsonObject, ctx: ToolContext, base: Execute) -> ToolResult:
+        refuse_supplied(tool, args, ctx.call_id)  # before a store is asked, as at a door
         return await execute_wanting(tool.name, new, schema, args, ctx, base)
 
     return derive(tool, input_schema=schema, wants={**before, **new}, execute=execute)

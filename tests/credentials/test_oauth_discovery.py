@@ -48,13 +48,13 @@ def metadata(issuer, /, **members):
     }
 
 
-async def get(peers, resource="https://mcp.example/mcp", *, hint=None, mode="machine", **settings):
+async def get(peers, resource="https://mcp.example/mcp", *, hint=None, mode="machine", who=ALICE, **settings):
     named = "" if hint is None else f' resource_metadata="{hint}"'
     options = {"clients": (CLIENT,), "redirect_uri": "http://127.0.0.1/back", **settings}
     async with OAuth(OAuthSettings(**options), transport=httpx.MockTransport(peers)) as oauth:
         return await oauth.get(
             CredentialRequest(
-                "files", (), mode, ALICE, "challenge", resource=resource, challenge=f"Bearer{named}"
+                "files", (), mode, who, "challenge", resource=resource, challenge=f"Bearer{named}"
             )
         )
 
@@ -172,6 +172,14 @@ def world(issuer="https://login.example", resource="https://mcp.example/mcp", **
         f"{origin}{PRM}/mcp": {"resource": resource, "authorization_servers": [issuer]},
         f"{issuer}{AS}": metadata(issuer, **members),
     }
+
+
+@pytest.mark.parametrize("who", [afpool.Identity(), afpool.Identity(tenant="acme")])
+async def test_a_users_grant_is_a_principals(who):
+    peers = Peers(world())
+    assert "the call is for none" in await fails(peers, mode="user", who=who)
+    assert peers.asked == []
+    assert isinstance(await get(Peers(world()), who=who), Issued)
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"], "S256"])

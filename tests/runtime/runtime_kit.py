@@ -15,7 +15,7 @@ from afpool.testing import FakeServer, FakeTool
 from tests.tools.door_kit import Events
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 ALICE = Identity(tenant="acme", principal="alice")
 BOB = Identity(tenant="acme", principal="bob")
@@ -53,7 +53,7 @@ class Here:
 
 @contextlib.asynccontextmanager
 async def runtime(
-    servers: dict[str, list[FakeTool] | str] | None = None,
+    servers: Mapping[str, list[FakeTool] | str] | None = None,
     *,
     server: dict[str, dict[str, Any]] | None = None,
     **config: Any,

@@ -84,9 +84,12 @@ async def test_a_caller_that_is_asked_again() -> None:
     await through(work.tool, identity=caller)
     assert through.events[0].identity is ALICE
     assert work.ctx.identity is caller
-    await through(work.tool, identity=broken)
-    await through(work.tool, identity=lambda: "alice")
-    assert [event.identity for event in through.events[2:]] == [None] * 4
+    await through(work.tool, identity=lambda: None)
+    assert work.calls[1][0] == {}
+    for unnamed in (broken, lambda: "alice"):
+        refused(await through(work.tool, identity=unnamed), "identity-missing")
+    assert len(work.calls) == 2, "whoever cannot be asked is not nobody: nothing runs for him"
+    assert [event.identity for event in through.events[2:]] == [None] * 6
 
 
 async def test_an_unknown_tool_is_refused_with_what_there_is() -> None:

@@ -17,7 +17,7 @@ from afpool.artifacts import (
 )
 from afpool.testing import FakeTool
 from afpool.tools._derive import binding_of, derive, fact
-from afpool.tools._fills import from_identity
+from afpool.tools._fills import HostFilledArgumentError, from_identity
 from afpool.tools._host_filled import host_filled, host_fills_of
 from afpool.tools._redaction import RedactionPolicy
 from afpool.tools._shown import redacted, shown_args_of
@@ -160,7 +160,21 @@ async def test_data_and_what_the_host_fills_run_together() -> None:
         host_filled(with_wants(base, {"rows": ROWS}), {"note": from_identity("principal")}),
     ):
         await decorated.execute({"rows": meta.ref}, context(store, identity=ALICE))
-        assert dict(base.ran.pop()[0]) == {"rows": [1], "note": "alice"}
+        assert dict(base.ran[-1][0]) == {"rows": [1], "note": "alice"}
+        assert "alice" not in repr(base.ran.pop()[0])
+
+
+async def test_a_value_for_what_the_host_fills_is_refused_before_a_store_is_asked() -> None:
+    base = Report()
+    for decorated in (
+        with_wants(host_filled(base, {"note": from_identity("principal")}), {"rows": ROWS}),
+        host_filled(with_wants(base, {"rows": ROWS}), {"note": from_identity("principal")}),
+    ):
+        with pytest.raises(HostFilledArgumentError) as refused:
+            await decorated.execute({"rows": ref_number(1), "note": None}, context(None, identity=ALICE))
+        assert refused.value.fields == ("note",)
+        assert refused.value.call_id == "c"
+    assert base.ran == []
 
 
 async def test_a_toolset_becomes_a_mapping_by_the_same_names() -> None:
