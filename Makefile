@@ -75,7 +75,7 @@ faults: ## the fault matrix: what each failure of a server costs
 	@$(RUN) benchmarks/faults.py $(ARGS)
 
 .PHONY: explore
-explore: ## walk through every order of messages of a key, in small worlds; ARGS=--deep for a night
+explore: ## walk through every order of messages of a key, in small worlds; ARGS=--deep for wider ones
 	@$(PREPARE) test
 	@$(RUN) tests/pool/explore.py $(ARGS)
 

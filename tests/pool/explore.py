@@ -278,7 +278,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--deep", action="store_true", help="wider worlds, some of them for hours")
+    parser.add_argument("--deep", action="store_true", help="wider worlds, too: ten minutes more of a core")
     parser.add_argument("--only", help="the one scope of this name")
     parser.add_argument("--depth", type=int, default=float("inf"), help="no more moves from the empty key")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of a core, for each walk")
