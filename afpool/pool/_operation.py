@@ -175,7 +175,7 @@ async def _steps(call: Call) -> Any:
     pool = actor.pool
     definition = call.binding.definition
     # 1, 2
-    check_identity(actor, call.identity)
+    call.tenant = check_identity(actor, call.identity).tenant
     call.recheck("start", gate=False)
     if definition is not None:
         pin = actor.server.pins.get(definition.name)
@@ -213,7 +213,7 @@ async def _on_client(call: Call, *, restless: bool) -> Any:
     client = await _admitted(call)
     call.client = client
     call.use.client_id = client.id
-    if not pool.admission.try_enter(actor.server.name):
+    if not pool.admission.try_enter(actor.server.name, call.tenant, actor.key):
         await _seated(call)
     call.entered = True
     # every wait above came back through a recheck; the place itself was none
@@ -276,11 +276,8 @@ async def _admitted(call: Call) -> Client:
         None if definition is None else definition.digest,
         call.chain,
     )
-    if pool.waiting >= pool.limits.max_waiting_total and not actor.machine.would_grant:
-        raise Overloaded(
-            f"{pool.waiting} calls wait already (max_waiting_total {pool.limits.max_waiting_total}); "
-            "nothing was sent"
-        )
+    if not actor.machine.would_grant:
+        pool.room.check(call.tenant, "the key has no place free")
     call.ticket_out = True
     reply = post(actor, admit)
     client: Client
@@ -290,7 +287,8 @@ async def _admitted(call: Call) -> Client:
         call.reply = reply
         pool.waiting += 1
         try:
-            client = await through(call, "admission", reply.wait(), holds=True)
+            with pool.room.seat(call.tenant):
+                client = await through(call, "admission", reply.wait(), holds=True)
         finally:
             call.reply = None
             pool.waiting -= 1
@@ -302,30 +300,41 @@ async def _seated(call: Call) -> None:
     """Wait for the runtime's admission while holding the key's place."""
     actor = call.actor
     pool = actor.pool
+    places = pool.admission
     if call.chain and _all_would_wait(call):
         raise Overloaded(
-            f"{pool.admission.in_flight} calls run (max_in_flight {pool.limits.max_in_flight}), and each of "
-            "them waits for a call that is made from inside it: this one would wait for itself; nothing was "
-            "sent"
+            f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight}), and each that could give its "
+            "place to this one waits for a call that is made from inside it: this one would wait for itself; "
+            "nothing was sent"
         )
-    seat = pool.admission.wait(actor.server.name, actor.projection.tenant, actor.key, call.chain)
+    pool.room.check(call.tenant, f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight})")
+    seat = places.wait(actor.server.name, call.tenant, actor.key, call.chain)
     call.reply = seat.reply
     try:
-        await through(call, "runtime-admission", seat.reply.wait())
+        with pool.room.seat(call.tenant):
+            await through(call, "runtime-admission", seat.reply.wait())
     except BaseException:
-        if not pool.admission.withdraw(seat) and seat.granted:
-            pool.admission.leave(actor.server.name)
+        places.give_up(seat)
         raise
     finally:
         call.reply = None
 
 
 def _all_would_wait(call: Call) -> bool:
-    """Whether no call that runs ends before one that waits for a place of the runtime, this one included."""
+    """Whether no call whose end would let this one in ends before one that waits for such a place itself."""
     pool = call.actor.pool
-    waited_for = pool.admission.waited_for().union(call.chain)
-    held = sum(1 for ticket, running in pool.running.items() if running.entered and ticket in waited_for)
-    return held == pool.admission.in_flight
+    places, server = pool.admission, call.actor.server.name
+    waited_for = places.waited_for().union(call.chain)
+    stuck = [running for ticket, running in pool.running.items() if running.entered and ticket in waited_for]
+    if places.has_share(call.tenant):
+        of_tenant = sum(1 for running in stuck if running.tenant == call.tenant)
+        if of_tenant == places.held(call.tenant):
+            return True
+    if places.has_share_at(server):
+        of_server = sum(1 for running in stuck if running.actor.server.name == server)
+        if of_server == places.held_at(server):
+            return True
+    return len(stuck) == places.used
 
 
 async def _adopt(call: Call) -> None:

@@ -42,6 +42,29 @@ async def test_calls_from_inside_calls_do_not_wait_for_one_another_for_ever(limi
         quiet(w.pool)
 
 
+async def test_a_tenant_that_has_its_share_waits_for_no_other_tenants_calls():
+    """Whoever else runs gives it no place: of its inner calls the last is refused, as if nobody else ran."""
+    people = [Identity(tenant="acme", principal=str(n)) for n in range(4)]
+    stranger = Identity(tenant="globex", principal="erin")
+    async with world(tools=TOOLS, pool={"max_in_flight": 8}) as w, trio.open_nursery() as nursery:
+        outer = [(await w.pool.tools(person))["outer"] for person in (*people, stranger)]
+        bobs = await w.tool(BOB)
+        released = held(w)
+        running = [
+            start(nursery, call(tool, 0, person))
+            for tool, person in zip(outer, (*people, stranger), strict=True)
+        ]
+        await w.server.wait_for("tools/call", 5)
+        *patient, last = [(ticket,) for ticket, one in w.pool.running.items() if one.tenant == "acme"]
+        inner = [start(nursery, call(bobs, 1, BOB, chain=chain)) for chain in patient]
+        await until(lambda: w.pool.admission.waiting == len(patient))
+        assert "wait for itself" in str(await refused(call(bobs, 9, BOB, chain=last)(), "overloaded"))
+        released.set()
+        for outcome in (*running, *inner):
+            await outcome.answer()
+        quiet(w.pool)
+
+
 async def test_a_call_from_inside_a_call_waits_for_others_that_run():
     async with world(tools=TOOLS, pool={"max_in_flight": 2}) as w, trio.open_nursery() as nursery:
         outer, bobs, carols = (await w.pool.tools(ALICE))["outer"], await w.tool(BOB), await w.tool(CAROL)
