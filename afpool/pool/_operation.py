@@ -303,9 +303,9 @@ async def _seated(call: Call) -> None:
     places = pool.admission
     if call.chain and _all_would_wait(call):
         raise Overloaded(
-            f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight}), and each that could give its "
-            "place to this one waits for a call that is made from inside it: this one would wait for itself; "
-            "nothing was sent"
+            f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight}), and each that could give "
+            "its place to this one waits for a call that is made from inside it: this one would wait for "
+            "itself; nothing was sent"
         )
     pool.room.check(call.tenant, f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight})")
     seat = places.wait(actor.server.name, call.tenant, actor.key, call.chain)

@@ -19,7 +19,7 @@ TOOLS = [FakeTool("outer"), echo_tool()]
 @pytest.mark.parametrize("limit", [1, 2])
 async def test_calls_from_inside_calls_do_not_wait_for_one_another_for_ever(limit: int):
     """Of the inner calls the last one, which would leave nobody to end, is refused; the others are served."""
-    people = [Identity(tenant="acme", principal=str(n)) for n in range(limit)]
+    people = [Identity(tenant=f"tenant-{n}", principal="p") for n in range(limit)]
     async with world(tools=TOOLS, pool={"max_in_flight": limit}) as w, trio.open_nursery() as nursery:
         outer = [(await w.pool.tools(person))["outer"] for person in people]
         bobs = await w.tool(BOB)

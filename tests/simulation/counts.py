@@ -15,8 +15,8 @@ from tests.simulation.steps import FAULTS, KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-ELSEWHERE: Final = frozenset({"not-owner"})
-"""Codes that no pool of one process can answer with."""
+ELSEWHERE: Final = frozenset({"not-owner", "unknown-tool", "denied", "tool-failed"})
+"""Codes that no pool of one process answers with: of several processes, and of the door around its tools."""
 
 VERDICTS: Final = ("not-sent", "refused", "in-doubt", "answered")
 
