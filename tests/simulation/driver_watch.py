@@ -107,7 +107,7 @@ class Crashes:
                 return turn(self, message, reply)
             if due[2]:
                 turn(self, message, reply)
-            self._torn = message
+            self.torn = message
             crashes.happened += 1
             crashes._run.ground.file(Crashed(key=due[4]))
             raise Crash
