@@ -65,7 +65,8 @@ class ToolContext:
         chain: Tickets of the calls that this call is made from inside of.
         credential: What the tool's `needs` was answered with: the live object, never recorded.
         credentials: Whom a tool may ask for a credential that it did not declare; `None` where nobody vends.
-        artifacts: The artifact store as the run sees it: five verbs without a scope. `None` without a store.
+        artifacts: The artifact store as the run sees it: five verbs without a scope. Without a store each of
+            them refuses (`NoArtifacts`); `None` only where no door made the context.
         wanted: Argument name to the metadata of the artifact that stands in it now, for the tool's `wants`;
             `None` where nothing was resolved.
         progress: What a tool reports its own progress to: takes a `Progress`, or any JSON; never raises and

@@ -12,6 +12,7 @@ from .._base.model import Tool
 from .._base.names import SEPARATOR, assert_valid_tool_name
 from ..pool import Server
 from ..tools import Hook, RedactionPolicy, ResultCeiling, ResultLimits
+from ..tools._fills import HostFillFromCredential
 from ..tools._host_filled import check_fills
 from ..tools._wants import assert_tool_wants
 
@@ -150,6 +151,36 @@ class RuntimeConfig:
         for tool in self.tools:
             self._check_tool(tool, servers, seen)
             seen.add(tool.name)
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        """Refuse what every call would be refused for, because a part of the runtime is missing."""
+        if self.artifacts is None:
+            for name, rules in self.rules.items():
+                if rules.wants:
+                    raise ValueError(
+                        f"the rules for {name!r} want artifacts for {', '.join(rules.wants)}, and there is "
+                        "no artifact store: give one as `artifacts`, or drop the `wants`"
+                    )
+            if self.results.max_inline_chars is not None:
+                raise ValueError(
+                    "results longer than `max_inline_chars` are to be stored, and there is no artifact "
+                    "store: give one as `artifacts`, or cut them by `max_chars`"
+                )
+        if self.credentials is None:
+            for tool in self.tools:
+                if tool.needs is not None:
+                    raise ValueError(
+                        f"the tool {tool.name!r} needs a credential for {tool.needs.service!r}, and nobody "
+                        "vends any: give a provider as `credentials`"
+                    )
+            for name, rules in self.rules.items():
+                filled = [arg for arg, fill in rules.fill.items() if isinstance(fill, HostFillFromCredential)]
+                if filled:
+                    raise ValueError(
+                        f"the rules for {name!r} fill {', '.join(filled)} from a credential, and nobody "
+                        "vends any: give a provider as `credentials`"
+                    )
 
     def _check_tool(self, tool: Tool, servers: list[str], seen: set[str]) -> None:
         name = tool.name

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from .._base.errors import NOT_SENT, REFUSED, AfpoolError, InvalidOutput, ProtocolError, ToolFailed
 from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
 from .._base.secret import Secret
+from ..artifacts import NoArtifacts
 from ._asked_credentials import Asked
 from ._derive import binding_of
 from ._record import Encoded
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .._base.credential import Credential
-    from ..artifacts import Artifacts
+    from ..artifacts import ArtifactFact, Artifacts
     from ._dispatch import Asking, Door
     from ._record import CallRecord
 
@@ -128,7 +129,7 @@ class Executing:
             credentials=None
             if provider is None
             else Asked(provider, self._record, self._door.on_authorization, self.hide),
-            artifacts=self._artifacts,
+            artifacts=NoArtifacts(self._fact) if self._artifacts is None else self._artifacts,
             wanted=self.wanted,
             progress=self._progress,
             tools=None if asking.tools is None else asking.tools(asking),
@@ -158,6 +159,9 @@ class Executing:
                 told(report)
             except Exception as error:  # noqa: BLE001 -- a report that nobody takes costs the report
                 logger.warning("on_progress raised %s", type(error).__name__)
+
+    def _fact(self, fact: ArtifactFact) -> None:
+        self._record.file(fact.event, {**fact.as_json(), "tool": self._name})
 
     def _told(self, error: AfpoolError) -> AfpoolError:
         """Take the call's credential out of what is said of its failure."""

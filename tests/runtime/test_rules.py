@@ -46,7 +46,8 @@ async def test_fills_are_applied_to_every_tool_that_declares_them() -> None:
 
 async def test_an_argument_that_no_tool_declares_is_a_mistake_at_the_first_listing() -> None:
     rules = {"crm": ServerRules(fill={"tokken": from_credential("crm")})}
-    async with runtime({"crm": crm()}, rules=rules) as here:
+    credentials = StaticCredentials({"crm": SECRET})
+    async with runtime({"crm": crm()}, rules=rules, credentials=credentials) as here:
         for _ in range(2):
             with pytest.raises(TypeError, match="'crm' declares 'tokken'"):
                 await here.runtime.toolset(ALICE)
@@ -81,7 +82,8 @@ async def test_a_tool_that_an_argument_cannot_be_taken_out_of_costs_itself() -> 
     schema = {"properties": {"token": TEXT}, "minProperties": 1, "not": {"required": ["token"]}}
     odd = said("crm", "odd", inputSchema={"type": "object", **schema})
     rules = {"crm": ServerRules(fill={"token": from_credential("crm")})}
-    async with runtime({"crm": [odd, *crm()]}, rules=rules) as here:
+    credentials = StaticCredentials({"crm": SECRET})
+    async with runtime({"crm": [odd, *crm()]}, rules=rules, credentials=credentials) as here:
         toolset = await here.runtime.toolset(ALICE)
         assert "odd" not in toolset
         assert "find" in toolset

@@ -13,7 +13,7 @@ import afpool
 from afpool import Identity, Plan, Server, StaticCredentials
 from afpool.runtime import RuntimeConfig, ServerRules, open_runtime, run_runtime
 from afpool.testing import Drop, FakeTool, Hold
-from afpool.tools import Hook, ResultCeiling, define_tool
+from afpool.tools import Hook, ResultCeiling, ResultLimits, define_tool, from_credential, from_identity
 from tests.runtime.runtime_kit import ALICE, BOB, runtime, said, taking
 from tests.tools.door_kit import Ran, refused
 
@@ -370,6 +370,17 @@ def count(data: list[Any]) -> int:
             {"servers": [server("files")], "tools": [Ran(name="files__x").tool]},
         ),
         (ValueError, "'count' wants artifacts for data \\(rows\\)", {"tools": [count]}),
+        (
+            ValueError, "rules for 's' want artifacts for rows",
+            {"servers": [server("s")], "rules": {"s": ServerRules(wants={"rows": "k"})}},
+        ),
+        (ValueError, "max_inline_chars.* no artifact store", {"results": ResultLimits(max_inline_chars=5)}),
+        (ValueError, "'work' needs a credential for 'crm'", {"tools": [Ran(needs="crm").tool]}),
+        (
+            ValueError, "rules for 's' fill token from a credential",
+            {"servers": [server("s")], "rules": {"s": ServerRules(
+                fill={"token": from_credential("crm"), "t": from_identity("tenant")})}},
+        ),
         (ValueError, "rules for a server 'x'", {"rules": {"x": ServerRules()}}),
         (TypeError, "the rules for 's' are ServerRules", {"servers": [server("s")], "rules": {"s": {}}}),
         (TypeError, "tools holds function", {"tools": [len]}),

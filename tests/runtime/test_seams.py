@@ -8,18 +8,21 @@ from typing import Any
 import pytest
 
 import afpool
-from afpool import Identity, Issued, NeedsAuthorization, Progress, ScriptedCredentials, ToolContext, bearer
+from afpool import (
+    Identity,
+    Issued,
+    NeedsAuthorization,
+    Progress,
+    ScriptedCredentials,
+    ToolContext,
+    bearer,
+    tools,
+)
 from afpool.artifacts import MemoryArtifacts, NewArtifact
 from afpool.runtime import ServerRules
 from afpool.testing import FakeTool
 from afpool.testing import _tools as fakes
 from afpool.tools import (
-    ANTHROPIC,
-    GEMINI,
-    MCP,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
-    PLAIN,
     Hook,
     RedactionPolicy,
     Replace,
@@ -39,7 +42,7 @@ RULES = ServerRules(
     wants={"rows": "dataset/rows"},
     redact=RedactionPolicy(keys=["ssn"]),
 )
-FORMATS = (MCP, ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, GEMINI, PLAIN)
+FORMATS = [getattr(tools, name) for name in tools.__all__ if hasattr(type(getattr(tools, name)), "results")]
 
 
 def crm(**members: Any) -> FakeTool:
@@ -69,6 +72,7 @@ async def test_everything_holds_beside_everything_else() -> None:
         run = here.runtime.run(ALICE)
         ref = await rows_of(store, ALICE)
         toolset = await run.toolset()
+        assert len(FORMATS) == 6
         for tool_format in FORMATS:
             listed = json.dumps(tool_format.tools(toolset))
             assert "ssn" in listed

@@ -48,7 +48,8 @@ async def test_a_call_that_runs() -> None:
     assert result.structured == {"got": args}
     ctx = work.ctx
     assert (ctx.identity, ctx.call_id, ctx.run_id, ctx.chain) == (ALICE, "c-1", "run-1", (1, 2))
-    assert (ctx.credential, ctx.credentials, ctx.artifacts, ctx.wanted, ctx.tools) == (None,) * 5
+    assert (ctx.credential, ctx.credentials, ctx.wanted, ctx.tools) == (None,) * 4
+    assert not ctx.artifacts.configured
     assert ctx.deadline is not None
     start, end = through.events
     assert (start.kind, start.payload) == (

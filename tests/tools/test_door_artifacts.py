@@ -95,6 +95,23 @@ async def test_without_a_store_what_wants_artifacts_is_refused() -> None:
     assert not work.calls
 
 
+async def test_a_tool_that_uses_artifacts_where_there_is_no_store_is_told_what_is_missing() -> None:
+    async def mint(args: Any, ctx: ToolContext) -> Any:
+        assert not ctx.artifacts.configured
+        return await ctx.artifacts.put(NewArtifact(kind="k", media_type="text/plain", data="d"))
+
+    through = door()
+    result = await through(define_tool(execute=mint, name="mint"))
+    assert result.is_error
+    assert "artifact store" in result.text
+    assert "NoneType" not in result.text
+    refusal = through.events.of("artifacts.refused")
+    assert (refusal["op"], refusal["reason"], refusal["tool"]) == ("put", "no-store", "mint")
+    idle = door()
+    await idle(counting_nothing())
+    assert idle.events.kinds == ["tool_start", "tool_end"]
+
+
 async def test_a_tool_mints_under_the_runs_origin_and_another_redeems_it() -> None:
     store = MemoryArtifacts()
 
@@ -123,6 +140,10 @@ async def test_the_scope_is_the_runs_where_nobody_is_named() -> None:
     assert (await through(work.tool, {"data": ref}, identity=None, scope=scope)).code == "ok"
     assert work.ctx.identity is None
     refused(await through(work.tool, {"data": ref}, identity=None), "wants-refused")
+
+
+def counting_nothing() -> Any:
+    return define_tool(execute=lambda args, ctx: "done", name="idle")
 
 
 class Hanging(MemoryArtifacts):
