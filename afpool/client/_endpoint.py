@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-import trio
-
 from ..transports import Connector
 
 if TYPE_CHECKING:
+    from .._base.fair import FairPlaces
     from .._base.seams import Seams
     from ..protocol import Era
     from ..transports import Proxy, TlsConfig
@@ -31,14 +30,14 @@ class Endpoint:
 
     Attributes:
         name: Transport and origin or command; may be long, is never shown.
-        connecting: At most so many openings at once.
+        connecting: The openings that run.
     """
 
     __slots__ = ("_connectors", "_era", "_era_until", "_seams", "_sse", "connecting", "name")
 
-    def __init__(self, name: str, max_connecting: int, seams: Seams) -> None:
+    def __init__(self, name: str, connecting: FairPlaces, seams: Seams) -> None:
         self.name = name
-        self.connecting = trio.CapacityLimiter(max_connecting)
+        self.connecting = connecting
         self._seams = seams
         self._connectors: dict[_Way, Connector] = {}
         self._era: Era | None = None

@@ -58,8 +58,8 @@ def ask_identity(identity: CallerIdentity) -> Identity:
     return asked
 
 
-def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> None:
-    """Raise unless the caller identity encodes to the actor's key.
+def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> Identity:
+    """Ask the caller identity, and raise unless it encodes to the actor's key.
 
     Raises:
         IdentityMismatch: It names somebody else, nobody, or could not be asked.
@@ -73,7 +73,7 @@ def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None
     if isinstance(who, Identity):
         try:
             if encode_key(actor.server.name, who, actor.server.keyed_on) == actor.key:
-                return
+                return who
         except IdentityMissing:
             pass
         text = "the caller's identity is not the one that this tool was listed for"

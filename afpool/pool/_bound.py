@@ -137,7 +137,10 @@ class BoundTool(Tool):
 
         Validating what is large happens in a thread; only then it is a checkpoint.
         """
-        await self.binding.actor.pool.outputs.check(self.source, self.binding.definition, result)
+        actor = self.binding.actor
+        await actor.pool.outputs.check(
+            self.source, self.binding.definition, result, actor.projection.tenant, actor.key
+        )
         return result
 
     async def call(

@@ -70,6 +70,7 @@ class Call:
         list: The list that decides now, and `generation`, what it was when it was taken for true.
         trip: The request under way, or the last one.
         questions: How many rounds were answered with a question; after one, part of the tool may have run.
+        tenant: Whose places it takes, as its caller identity said.
         operation: What requests of the server belong to, where its client is asked to keep that.
         interrupted: Set when somebody ends the call from outside; raised where it waits.
     """
@@ -97,6 +98,7 @@ class Call:
         "questions",
         "reply",
         "scope",
+        "tenant",
         "ticket",
         "ticket_out",
         "trip",
@@ -117,6 +119,7 @@ class Call:
         self.actor_epoch = self.actor.epoch
         self.args = args
         self.identity = ctx.identity
+        self.tenant: str | None = None
         self.on_progress = ctx.on_progress
         self.chain = ctx.chain
         self.deadline = deadline

@@ -3,22 +3,26 @@
 * Equal definitions and equal lists of all keys are one object, for as long as somebody holds them.
 * A tool that cannot be read is quarantined with the reason; the others of its list live.
 * The loop is not held. What these very bytes have given before is only looked up; what is new is built here
-  where it is little, and in a thread (one at a time per pool) where it is more than `SLICE` bytes: a list of
-  ten thousand tools takes seconds of work. After every `SLICE` bytes the other tasks have their turn.
+  where it is little, and in a thread where it is more than `SLICE` bytes: a list of ten thousand tools takes
+  seconds of work. After every `SLICE` bytes the other tasks have their turn, and so have, in the thread, the
+  lists of other tenants. There is one thread per pool: two would only take the interpreter from each other,
+  and from the loop.
 * The table belongs to the runtime's own thread: the other one only builds.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
 from .._base.canonical import ContentError
 from .._base.definition import Definition, DefinitionTable, build_definition
+from .._base.fair import FairPlaces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterator
 
     from .._base.definition import Catalog
     from .._base.seams import Seams
@@ -39,19 +43,24 @@ class Catalogs:
         table: Where they are kept once.
     """
 
-    __slots__ = ("_limiter", "_seams", "table")
+    __slots__ = ("_lane", "_limiter", "_seams", "table")
 
     def __init__(self, seams: Seams) -> None:
         self._seams = seams
         self._limiter = trio.CapacityLimiter(1)
+        self._lane = FairPlaces(1)
         self.table = DefinitionTable()
 
-    async def catalog(self, answer: ListAnswer, without: tuple[str, ...]) -> Catalog:
+    async def catalog(
+        self, answer: ListAnswer, without: tuple[str, ...], tenant: str | None = None, key: str = ""
+    ) -> Catalog:
         """Intern a list.
 
         Args:
             answer: The list as its server sent it.
             without: JSON pointers that are left out when definitions are compared.
+            tenant: Whose list it is, and of which key: tenants take turns in the thread, then their keys.
+            key: See `tenant`.
 
         A checkpoint only where the list is long, or much of it is new. Cancelled, it leaves nothing behind.
         """
@@ -68,7 +77,7 @@ class Catalogs:
                 new[raw] = None
             else:
                 known[raw] = found
-        for raw, built in zip(new, await self._build(new, without), strict=True):
+        for raw, built in zip(new, await self._build(list(new), without, tenant, key), strict=True):
             if turn.used_up(raw):
                 await trio.lowlevel.checkpoint()
             known[raw] = built if isinstance(built, ContentError) else table.keep(built, without)
@@ -82,14 +91,33 @@ class Catalogs:
                 definitions.append(ready)
         return table.catalog(definitions, quarantined)
 
-    async def _build(self, new: Collection[bytes], without: tuple[str, ...]) -> list[Built]:
-        def build() -> list[Built]:
-            return [_built(raw, without) for raw in new]
-
+    async def _build(
+        self, new: list[bytes], without: tuple[str, ...], tenant: str | None, key: str
+    ) -> list[Built]:
         if sum(map(len, new)) <= SLICE:
-            return build()
-        ready: list[Built] = await self._seams.in_thread(build, self._limiter)
+            return _built_all(new, without)
+        ready: list[Built] = []
+        for part in _slices(new):
+            async with self._lane.place("", tenant, key):
+                ready += await self._seams.in_thread(partial(_built_all, part, without), self._limiter)
         return ready
+
+
+def _slices(new: list[bytes]) -> Iterator[list[bytes]]:
+    """Cut a list of tools into parts of about `SLICE` bytes."""
+    part: list[bytes] = []
+    turn = _Turn()
+    for raw in new:
+        part.append(raw)
+        if turn.used_up(raw):
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _built_all(new: list[bytes], without: tuple[str, ...]) -> list[Built]:
+    return [_built(raw, without) for raw in new]
 
 
 def _built(raw: bytes, without: tuple[str, ...]) -> Built:

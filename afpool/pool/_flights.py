@@ -144,7 +144,9 @@ async def _ask(
         own = _own_list(actor, client)
         own_notices = 0 if own is None else own.notices
         answer = await _fetched(client, pool.seams.now() + limits.open_timeout)
-        catalog = await pool.catalogs.catalog(answer, actor.server.compare_without)
+        catalog = await pool.catalogs.catalog(
+            answer, actor.server.compare_without, actor.projection.tenant, actor.key
+        )
         ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
         if entry is None:

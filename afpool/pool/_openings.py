@@ -2,13 +2,15 @@
 
 Everything here runs in the runtime's nursery and in the context that the pool was opened in, whoever asked
 for it. Per endpoint at most `max_connecting` openings run; over all keys at most `max_clients` clients
-exist, and an opening that finds no room has an idle one evicted or waits, holding no place meanwhile.
+exist, and an opening that finds no room has an idle one evicted or waits, holding no place meanwhile. Both
+are shared fairly between tenants: one that is to have no more makes room itself, and of the others the one
+that has most goes first.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -21,8 +23,10 @@ from .._base.errors import (
     DeadlineExceeded,
     OpenFailed,
 )
+from .._base.fair import FairPlaces
 from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
+from ._admission import share_of
 from ._asking import Resolved, ask_plan
 from ._herald import restore_level
 from ._hooks import GONE, ActorHooks
@@ -66,11 +70,13 @@ class Openings:
         self._scopes: dict[int, trio.CancelScope] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._backoffs: dict[tuple[PoolKey, str], Backoff] = {}
-        self._room_wanted: deque[trio.Event] = deque()
         self._closing: set[int] = set()
         self._using: Counter[PoolKey] = Counter()  # lists on their way
         self.clients: dict[int, Client] = {}
-        self.taken = 0  # clients that exist or are about to
+        limits = pool.limits
+        self.rooms = FairPlaces(  # of clients that exist or are about to
+            limits.max_clients, per_tenant=share_of(limits.max_clients, limits.max_share)
+        )
         self.opened = 0
         self.evicted = 0
         self.counts = CloseCounts()
@@ -80,7 +86,10 @@ class Openings:
         name = plan.endpoint
         endpoint = self._endpoints.pop(name, None)
         if endpoint is None:
-            endpoint = Endpoint(name, self._pool.limits.max_connecting, self._pool.seams)
+            limits = self._pool.limits
+            share = share_of(limits.max_connecting, limits.max_share)
+            lane = FairPlaces(limits.max_connecting, per_tenant=share)
+            endpoint = Endpoint(name, lane, self._pool.seams)
             if len(self._endpoints) >= ENDPOINTS_KEPT:
                 # plans may name an endpoint per user: the one not used for longest is forgotten, its
                 # clients keep it as long as they need it
@@ -125,7 +134,7 @@ class Openings:
                 if actor.log_level is not None:
                     restore_level(actor, client, actor.log_level)
                 actor.tell(m.Opened(token, client.id, context, client))
-                if self._room_wanted:
+                if self.wants_room_of(actor):
                     self.evict(actor)  # only if nobody uses it
                 return
             if token not in self._scopes:
@@ -150,10 +159,10 @@ class Openings:
 
     async def _connect(self, actor: KeyActor, resolved: Resolved) -> Client:
         pool = self._pool
-        await self._make_room()
+        await self._make_room(actor)
         try:
             endpoint = self.endpoint(resolved.plan)
-            async with endpoint.connecting:
+            async with endpoint.connecting.place(actor.server.name, actor.projection.tenant, actor.key):
                 client = await open_client(
                     client_id=pool.seams.next_id(),
                     server=actor.server.name,
@@ -166,7 +175,7 @@ class Openings:
                     spawn=pool.spawn,
                 )
         except BaseException:
-            self._room_left()
+            self._room_left(actor)
             raise
         age = pool.limits.max_age
         client.ends_at = pool.seams.now() + age - pool.seams.random.random() * age / 10
@@ -194,38 +203,44 @@ class Openings:
 
     # ------------------------------------------------------------------ room
 
-    @property
-    def wants_room(self) -> bool:
-        """Whether an opening waits for a client to go."""
-        return bool(self._room_wanted)
+    def wants_room_of(self, actor: KeyActor) -> bool:
+        """Whether an opening waits that could begin if this key's client went."""
+        rooms = self.rooms
+        return bool(rooms.waiting) and rooms.wanted_of(actor.projection.tenant)
 
-    async def _make_room(self) -> None:
-        if self.taken < self._pool.limits.max_clients:
-            self.taken += 1
+    async def _make_room(self, actor: KeyActor) -> None:
+        rooms, tenant = self.rooms, actor.projection.tenant
+        if rooms.try_enter(actor.server.name, tenant, actor.key):
             return
-        event = trio.Event()
-        self._room_wanted.append(event)
+        seat = rooms.wait(actor.server.name, tenant, actor.key)
         try:
-            self._evict_idle()
-            await event.wait()  # whoever sets it has counted us already
+            self._evict_for(tenant)
+            await seat.reply.wait()
         except BaseException:
-            if event.is_set():
-                self._room_left()
-            else:
-                self._room_wanted.remove(event)
+            rooms.give_up(seat)
             raise
 
-    def _room_left(self) -> None:
-        if self._room_wanted:
-            self._room_wanted.popleft().set()
-        else:
-            self.taken -= 1
+    def _room_left(self, actor: KeyActor) -> None:
+        self.rooms.leave(actor.server.name, actor.projection.tenant, actor.key)
 
-    def _evict_idle(self) -> None:
-        idle = [actor for actor in self._pool.kept if self.may_evict(actor) and not actor.machine.paused]
-        if idle:
+    def _evict_for(self, tenant: str | None) -> None:
+        """Close the idle client that goes first, so that this tenant may have one."""
+        rooms = self.rooms
+        own = rooms.has_share(tenant)
+        idle = [
+            actor
+            for actor in self._pool.kept
+            if self.may_evict(actor)
+            and not actor.machine.paused
+            and (not own or actor.projection.tenant == tenant)
+        ]
+
+        def order(actor: KeyActor) -> tuple[int, bool, float]:
             # one that listens for a shared list last of all: the list would be in doubt until it is asked for
-            self.evict(min(idle, key=lambda actor: (_listens(actor), actor.last_used)))
+            return -rooms.held(actor.projection.tenant), _listens(actor), actor.last_used
+
+        if idle:
+            self.evict(min(idle, key=order))
 
     def may_evict(self, actor: KeyActor) -> bool:
         """Whether the key has a client that nobody uses: no call, no list on its way, no subscription."""
@@ -244,7 +259,7 @@ class Openings:
             self._using[key] -= 1
             if not self._using[key]:
                 del self._using[key]
-                if self._room_wanted:
+                if self.wants_room_of(actor):
                     self.evict(actor)
                 elif self._pool.seams.now() >= actor.last_used + self._pool.limits.idle_timeout:
                     self._pool.janitor.wake()
@@ -293,7 +308,7 @@ class Openings:
         client.hooks = GONE  # nothing of the key is held by what is left of its client
         self._closing.discard(client.id)
         if self.clients.pop(client.id, None) is not None:
-            self._room_left()
+            self._room_left(actor)
         self._pool.event("closed", actor, client=client.id, why=reason)
         actor.tell(m.ClientLost(client.id, reason, closed=True))
         client_gone(actor, client)

@@ -34,7 +34,6 @@ from .._base.errors import (
     InvalidArguments,
     NotApproved,
     OpenFailed,
-    Overloaded,
 )
 from .._base.model import JsonObject, ToolContext, ToolResult
 from .._base.use import Use
@@ -176,7 +175,7 @@ async def _steps(call: Call) -> Any:
     pool = actor.pool
     definition = call.binding.definition
     # 1, 2
-    check_identity(actor, call.identity)
+    call.tenant = check_identity(actor, call.identity).tenant
     call.recheck("start", gate=False)
     if definition is not None:
         pin = actor.server.pins.get(definition.name)
@@ -214,7 +213,7 @@ async def _on_client(call: Call, *, restless: bool) -> Any:
     client = await _admitted(call)
     call.client = client
     call.use.client_id = client.id
-    if not pool.admission.try_enter(actor.server.name):
+    if not pool.admission.try_enter(actor.server.name, call.tenant, actor.key):
         await _seated(call)
     call.entered = True
     # every wait above came back through a recheck; the place itself was none
@@ -277,11 +276,8 @@ async def _admitted(call: Call) -> Client:
         None if definition is None else definition.digest,
         call.chain,
     )
-    if pool.waiting >= pool.limits.max_waiting_total and not actor.machine.would_grant:
-        raise Overloaded(
-            f"{pool.waiting} calls wait already (max_waiting_total {pool.limits.max_waiting_total}); "
-            "nothing was sent"
-        )
+    if not actor.machine.would_grant:
+        pool.room.check(call.tenant, "the key has no place free")
     call.ticket_out = True
     reply = post(actor, admit)
     client: Client
@@ -291,7 +287,8 @@ async def _admitted(call: Call) -> Client:
         call.reply = reply
         pool.waiting += 1
         try:
-            client = await through(call, "admission", reply.wait(), holds=True)
+            with pool.room.seat(call.tenant):
+                client = await through(call, "admission", reply.wait(), holds=True)
         finally:
             call.reply = None
             pool.waiting -= 1
@@ -303,13 +300,15 @@ async def _seated(call: Call) -> None:
     """Wait for the runtime's admission while holding the key's place."""
     actor = call.actor
     pool = actor.pool
-    seat = pool.admission.wait(actor.server.name, actor.projection.tenant, actor.key)
+    places = pool.admission
+    pool.room.check(call.tenant, f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight})")
+    seat = places.wait(actor.server.name, call.tenant, actor.key)
     call.reply = seat.reply
     try:
-        await through(call, "runtime-admission", seat.reply.wait())
+        with pool.room.seat(call.tenant):
+            await through(call, "runtime-admission", seat.reply.wait())
     except BaseException:
-        if not pool.admission.withdraw(seat) and seat.granted:
-            pool.admission.leave(actor.server.name)
+        places.give_up(seat)
         raise
     finally:
         call.reply = None

@@ -5,7 +5,7 @@
   do patterns that take more than linear time, and depth beyond what the validator takes.
 * A schema that cannot be compiled is the server's fault and no reason to lose answers: results of that tool
   are not validated, and one warning says so.
-* What is large is decoded and checked in a thread.
+* What is large is decoded and checked in a thread, one after the other: tenants take turns, then their keys.
 * A failure tells where the schema is broken, never a value.
 """
 
@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import logging
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import jsonschema_rs
 import trio
 
 from .._base.errors import InvalidOutput
+from .._base.fair import FairPlaces
 
 if TYPE_CHECKING:
     from .._base.definition import Definition
@@ -35,15 +37,30 @@ MASK: Final = "..."
 class Outputs:
     """The compiled schemas of a pool's tools."""
 
-    __slots__ = ("_compiled", "_limiter", "_seams")
+    __slots__ = ("_compiled", "_lane", "_limiter", "_seams")
 
     def __init__(self, seams: Seams) -> None:
         self._seams = seams
         self._limiter = trio.CapacityLimiter(1)
+        self._lane = FairPlaces(1)
         self._compiled: weakref.WeakKeyDictionary[Definition, Any] = weakref.WeakKeyDictionary()
 
-    async def check(self, server: str, definition: Definition, result: ToolResult) -> None:
+    async def check(
+        self,
+        server: str,
+        definition: Definition,
+        result: ToolResult,
+        tenant: str | None = None,
+        key: str = "",
+    ) -> None:
         """Validate one result; one that says `isError` may hold anything.
+
+        Args:
+            server: The name of the tool's server.
+            definition: The tool's.
+            result: What it answered.
+            tenant: Whose tool it is, and of which key.
+            key: See `tenant`.
 
         Raises:
             InvalidOutput: It holds no structured content although its tool has a schema, or one that the
@@ -54,7 +71,9 @@ class Outputs:
         if b'"outputSchema"' not in definition.raw:
             return
         if len(result.raw) + len(definition.raw) > THREAD_BYTES:
-            why = await self._seams.in_thread(lambda: self._judge(server, definition, result), self._limiter)
+            judge = partial(self._judge, server, definition, result)
+            async with self._lane.place("", tenant, key):
+                why = await self._seams.in_thread(judge, self._limiter)
         else:
             why = self._judge(server, definition, result)
         if why is not None:

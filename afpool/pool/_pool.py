@@ -13,12 +13,13 @@ from .._base.errors import (
     AfpoolError,
     PoolClosed,
 )
+from .._base.fair import FairPlaces
 from .._base.identity import CallerIdentity, Identity, KeyDigest, PoolKey, encode_key, project
 from ..client import ClientSettings
 from . import _ends
 from . import _messages as m
 from ._actor import KeyActor
-from ._admission import RuntimeAdmission
+from ._admission import WaitingRoom, share_of
 from ._asking import ask_identity
 from ._background import Background
 from ._bound_server import BoundServer, bind_server
@@ -107,7 +108,11 @@ class Pool:
         self.outputs = Outputs(seams)
         self.records = Records(limits.records, on_use)
         self.deadlines = Deadlines()
-        self.admission = RuntimeAdmission(limits.max_in_flight, max_waiting=limits.max_waiting_total)
+        part = share_of(limits.max_in_flight, limits.max_share)
+        self.admission = FairPlaces(
+            limits.max_in_flight, per_tenant=part, per_server=part if len(self.servers) > 1 else None
+        )
+        self.room = WaitingRoom(limits.max_waiting_total, limits.max_share)
         self.shares = Shares(seams.next_id)
         self.openings = Openings(self)
         self.running: dict[int, Call] = {}

@@ -120,6 +120,10 @@ class Limits:
         max_waiting: Waiters per key, then `overloaded`.
         max_waiting_total: Waiters in all.
         max_in_flight: Calls at once per server and in all.
+        max_share: The part of `max_in_flight`, `max_waiting_total`, `max_clients` and `max_connecting` that
+            one tenant may have, and of `max_in_flight` one server, where there are several. Places are never
+            taken back from what holds them, so that the rest is what a hung server leaves to everybody else.
+            Limits below 8 are not divided, and identities without a tenant have no such bound.
         max_clients: Clients open at once; idle ones are evicted, least recently used first.
         max_connecting: Openings at once per endpoint.
         deadline: Of a call, over queue, plan, credential, connect, write and answer.
@@ -144,6 +148,7 @@ class Limits:
     max_waiting: int = attrs.field(default=256, validator=_positive)
     max_waiting_total: int = attrs.field(default=4096, validator=_positive)
     max_in_flight: int = attrs.field(default=256, validator=_positive)
+    max_share: float = attrs.field(default=0.5, validator=[_positive, attrs.validators.le(1)])
     max_clients: int = attrs.field(default=1000, validator=_positive)
     max_connecting: int = attrs.field(default=8, validator=_positive)
     deadline: float = attrs.field(default=60.0, validator=_positive)

@@ -28,7 +28,7 @@ def give_back(call: Call, *, answered: bool) -> None:
     actor = call.actor
     if call.entered:
         call.entered = False
-        actor.pool.admission.leave(actor.server.name)
+        actor.pool.admission.leave(actor.server.name, call.tenant, actor.key)
     if call.ticket_out:
         call.ticket_out = False
         _settled(actor, call.ticket, held=call.held, answered=answered)
@@ -58,10 +58,12 @@ def hand_over(call: Call, trip: Trip, *, answered: bool) -> None:
     if timed_out:
         actor.tell(m.Abandon(call.ticket, final=False))
     pool.settling += 1
-    pool.spawn(_settle, actor, client, trip, call.ticket, entered)
+    pool.spawn(_settle, actor, client, trip, call.ticket, entered, call.tenant)
 
 
-async def _settle(actor: KeyActor, client: Client, trip: Trip, ticket: int, entered: bool) -> None:
+async def _settle(
+    actor: KeyActor, client: Client, trip: Trip, ticket: int, entered: bool, tenant: str | None
+) -> None:
     pool = actor.pool
     limits = pool.limits
     over = False
@@ -78,7 +80,7 @@ async def _settle(actor: KeyActor, client: Client, trip: Trip, ticket: int, ente
         trip.close()
         pool.settling -= 1
         if entered:
-            pool.admission.leave(actor.server.name)
+            pool.admission.leave(actor.server.name, tenant, actor.key)
         if over or pool.closing:
             _settled(actor, ticket, held=True, answered=answered)
         else:
@@ -115,5 +117,5 @@ def _settled(actor: KeyActor, ticket: int, *, held: bool, answered: bool) -> Non
     if held:
         actor.last_used = pool.seams.now()
     actor.tell(m.Settle(ticket, held, answered))
-    if pool.openings.wants_room and actor.machine.idle:
+    if pool.openings.wants_room_of(actor) and actor.machine.idle:
         pool.openings.evict(actor)

@@ -96,7 +96,7 @@ def statistics(pool: Pool, actors: list[KeyActor]) -> PoolStatistics:
         clients=len(pool.openings.clients),
         opened=pool.openings.opened,
         evicted=pool.openings.evicted,
-        in_flight=pool.admission.in_flight,
+        in_flight=pool.admission.used,
         waiting=pool.waiting,
         waiting_runtime=pool.admission.waiting,
         settling=pool.settling,

@@ -292,7 +292,7 @@ def quiet(pool: Pool) -> None:
     """Nothing is held and nobody waits."""
     assert not pool.running
     assert pool.waiting == pool.settling == 0
-    assert pool.admission.in_flight == pool.admission.waiting == 0
+    assert pool.admission.used == pool.admission.waiting == 0
     for actor in pool.actors():
         assert actor.machine.in_flight == 0, actor.machine.snapshot()
         assert not actor.machine.waiting

@@ -61,7 +61,7 @@ async def test_keys_that_were_used_and_left_leave_nothing(shared, autojump_clock
                 await tool.call({"n": number}, identity=who)
                 del tool
                 pool.evict(pool.key_of(who, "files"))
-            await until(lambda: pool.openings.taken == 1)
+            await until(lambda: pool.openings.rooms.used == 1)
             await trio.sleep(100)  # deadlines that are done leave their heap when they come up
             gc.collect()
             after = moving(kept(pool))

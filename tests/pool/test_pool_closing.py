@@ -133,7 +133,7 @@ async def test_what_does_not_end_is_ended(era, autojump_clock):
         assert w.server.executions["stuck"] == 3
         await w.server.wait_until(lambda: w.server.connections == 0)
         assert w.pool.running == {}
-        assert w.pool.admission.in_flight == 0
+        assert w.pool.admission.used == 0
 
 
 async def test_a_server_that_does_not_answer_the_end_of_its_session(autojump_clock):

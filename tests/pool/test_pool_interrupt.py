@@ -114,7 +114,7 @@ async def one_more(tool: afpool.BoundTool, n: int, who: afpool.Identity) -> None
 
 async def whole(pool: afpool.Pool, server: FakeServer) -> None:
     """The pool that was interrupted has lost nothing and serves on."""
-    await until(lambda: not pool.running and not pool.settling and not pool.admission.in_flight)
+    await until(lambda: not pool.running and not pool.settling and not pool.admission.used)
     quiet(pool)
     for who in (ALICE, BOB):
         tools = await pool.tools(who)

@@ -111,7 +111,7 @@ async def test_an_opening_that_nobody_waits_for_is_cancelled():
             await tool.call(identity=ALICE)
         actor = tool.binding.actor
         assert actor.machine.opening is None
-        await until(lambda: w.pool.openings.taken == 0)
+        await until(lambda: w.pool.openings.rooms.used == 0)
         w.server.clear_rules()
         event.set()
         await tool.call(identity=ALICE)
@@ -366,7 +366,7 @@ async def test_an_opening_that_finds_no_idle_client_waits():
         call = start(nursery, lambda: block.call(identity=ALICE))
         await w.server.wait_for("tools/call")
         other = start(nursery, lambda: w.tool(BOB, "block"))
-        await until(lambda: w.pool.openings.wants_room)
+        await until(lambda: w.pool.openings.rooms.waiting)
         assert openings(w) == 1
         event.set()
         await call.answer()
@@ -382,7 +382,7 @@ async def test_a_client_that_lists_is_in_use():
         alices = start(nursery, w.tool)
         await w.server.wait_for("tools/list")
         bobs = start(nursery, lambda: w.tool(BOB))
-        await until(lambda: w.pool.openings.wants_room)
+        await until(lambda: w.pool.openings.rooms.waiting)
         await trio.testing.wait_all_tasks_blocked(0.02)
         event.set()
         await alices.answer()
@@ -397,7 +397,7 @@ async def test_a_warm_client_makes_room_as_soon_as_it_is_open():
         nursery.start_soon(w.pool.warm, ALICE)
         await w.server.wait_for("initialize")
         bobs = start(nursery, lambda: w.tool(BOB))
-        await until(lambda: w.pool.openings.wants_room)
+        await until(lambda: w.pool.openings.rooms.waiting)
         event.set()
         await (await bobs.answer()).call(identity=BOB)
 
@@ -416,7 +416,7 @@ async def test_many_keys_through_little_room():
                 await call.answer()
             assert w.sent() == 20
             quiet(w.pool)
-            await until(lambda: w.pool.openings.taken == len(w.pool.openings.clients) <= 3)
+            await until(lambda: w.pool.openings.rooms.used == len(w.pool.openings.clients) <= 3)
 
 
 async def test_a_call_after_an_eviction_waits_for_the_close_and_opens_in_the_same_actor():
@@ -521,4 +521,4 @@ async def test_a_server_that_refuses_to_be_opened(status):
         w.server.on("*", Status(status, body=b"no"))
         await refused(w.pool.tools(ALICE), "open-failed")
         assert not w.pool.openings.clients
-        assert w.pool.openings.taken == 0
+        assert w.pool.openings.rooms.used == 0

@@ -69,7 +69,7 @@ async def test_the_place_is_held_until_the_late_answer_and_the_connection_used_a
     async with world(tools=stubborn()) as w:
         listed = await w.pool.tools(ALICE)
         await given_up(listed["slow"])
-        assert (places(w.pool), w.pool.settling, w.pool.admission.in_flight) == (1, 1, 1)
+        assert (places(w.pool), w.pool.settling, w.pool.admission.used) == (1, 1, 1)
         (arrival,) = await w.server.wait_for("notifications/cancelled")
         call = w.server.arrivals("tools/call")[0]
         assert arrival.params["requestId"] == call.id
