@@ -1,7 +1,7 @@
 """Lines of a byte stream (stdio): one message each, as they come.
 
 Any split into chunks gives the same lines, in linear work: a line that is not finished waits in a
-buffer that is only appended to and never searched again.
+buffer that is only appended to (`Pieces`) and never searched again.
 A line over the cap costs itself and not the stream: it is skipped to its end and reported once.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
+
+from ._pieces import Pieces
 
 HEAD_BYTES: Final = 256
 
@@ -39,7 +41,7 @@ class LineSplitter:
 
     def __init__(self, max_line_bytes: int) -> None:
         self.max_line_bytes = max_line_bytes
-        self._tail = bytearray()  # a line without its end
+        self._tail = Pieces()  # a line without its end
         self._skipping = False
 
     def feed(self, chunk: bytes) -> list[bytes | LineTooLong]:
@@ -56,37 +58,35 @@ class LineSplitter:
                 self._skipping = False
                 continue
             line = piece
-            if len(self._tail) + len(piece) > limit:
+            if self._tail.size + len(piece) > limit:
                 found.append(self._too_long(piece))
-                self._tail = bytearray()
+                self._tail.clear()
                 continue
-            if self._tail:
-                self._tail += piece
-                line = bytes(self._tail)
-                self._tail = bytearray()
+            if self._tail.size:
+                self._tail.add(piece)
+                line = self._tail.take()
             if line.endswith(b"\r"):
                 line = line[:-1]
             if line:
                 found.append(line)
         if rest and not self._skipping:
-            if len(self._tail) + len(rest) > limit:
+            if self._tail.size + len(rest) > limit:
                 found.append(self._too_long(rest))
-                self._tail = bytearray()
+                self._tail.clear()
                 self._skipping = True
             else:
-                self._tail += rest
+                self._tail.add(rest)
         return found
 
     def _too_long(self, piece: bytes) -> LineTooLong:
         # No more than the cap, so that the head does not depend on how the bytes were split.
         size = min(HEAD_BYTES, self.max_line_bytes)
-        head = bytes(self._tail[:size]) + piece[:size]
-        return LineTooLong(self.max_line_bytes, head[:size])
+        head = self._tail.head(size)
+        return LineTooLong(self.max_line_bytes, head + piece[: size - len(head)])
 
     def at_eof(self) -> list[bytes | LineTooLong]:
         """Return what stood after the last newline, as the stream has ended: one line or none."""
-        line = bytes(self._tail)
-        self._tail = bytearray()
+        line = self._tail.take()
         self._skipping = False
         if line.endswith(b"\r"):
             line = line[:-1]

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ._pieces import Pieces
+
 _BOM = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 9
 
@@ -78,7 +80,7 @@ class SseParser:
         self.comments = 0
         self._head: bytes | None = b""  # until it is known whether a byte order mark leads
         self._after_cr = False
-        self._tail = bytearray()  # a line without its end
+        self._tail = Pieces()  # a line without its end
         self._reset()
 
     def _reset(self) -> None:
@@ -117,10 +119,9 @@ class SseParser:
         rest = lines.pop()
         for piece in lines:
             line = piece
-            if self._tail:
-                self._tail += piece
-                line = bytes(self._tail)
-                self._tail = bytearray()
+            if self._tail.size:
+                self._tail.add(piece)
+                line = self._tail.take()
             if self._size + len(line) > self.max_event_bytes:
                 raise EventTooLarge(self.max_event_bytes, events)
             if line:
@@ -128,8 +129,8 @@ class SseParser:
             elif self._begun:
                 events.append(self._complete())
         if rest:
-            self._tail += rest
-            if self._size + len(self._tail) > self.max_event_bytes:
+            self._tail.add(rest)
+            if self._size + self._tail.size > self.max_event_bytes:
                 raise EventTooLarge(self.max_event_bytes, events)
         return events
 

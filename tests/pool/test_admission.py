@@ -61,7 +61,7 @@ def order(places: FairPlaces, seats: list[Seat]) -> list[str]:
 def test_it_counts_and_refuses_beyond_the_limit():
     places = FairPlaces(2)
     enter(places, "acme/a", "acme/b@mail")
-    assert not places.try_enter(*parts("acme/b@mail"))
+    assert not places.try_enter(*parts("globex/c@web"))  # neither its tenant nor its server has any
     assert places.used == 2
     assert (places.held("acme"), places.held("none")) == (2, 0)
     assert (places.held_at("files"), places.held_at("mail"), places.held_at("none")) == (1, 1, 0)

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from afpool.protocol import EventTooLarge, LineSplitter, LineTooLong, SseEvent, SseParser
+from afpool.protocol._pieces import Pieces
 
 FIELDS = [b"data:", b"data: ", b"data", b"id: ", b"event: ", b"retry: ", b":", b"message"]
 ENDS = [b"\n", b"\r", b"\r\n", b"\n\n"]
@@ -233,3 +234,17 @@ def test_a_long_line_in_many_chunks_is_not_copied_again_for_each(make):
         tracemalloc.stop()
     # A buffer that grows by a share of its size may move a few times in so many chunks, not each time.
     assert copied <= 3
+
+
+@pytest.mark.parametrize("cut", [1, 1000, 64 * 1024, 300_000])
+def test_an_unfinished_line_lies_in_blocks_that_stop_growing(cut):
+    """One buffer is copied as a whole when it grows and something lies behind it, such as another line."""
+    pieces = Pieces()
+    data = bytes(itertools.islice(itertools.cycle(range(256)), 700_000 if cut > 1 else 70_000))
+    for start in range(0, len(data), cut):
+        pieces.add(data[start : start + cut])
+        assert pieces.size == min(len(data), start + cut)
+    assert max(map(len, pieces._blocks)) < 64 * 1024 + cut
+    assert pieces.head(256) == data[:256]
+    assert pieces.take() == data
+    assert (pieces.size, pieces.take(), pieces.head(8)) == (0, b"", b"")

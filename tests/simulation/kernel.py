@@ -33,7 +33,7 @@ from tests.simulation.network import Network
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -90,7 +90,11 @@ def dice(seed: str, what: str) -> random.Random:
 
 
 def run_world(
-    main: Callable[[Sim], Awaitable[object]], seed: str | int, *, real_seconds: float = 20.0
+    main: Callable[[Sim], Awaitable[object]],
+    seed: str | int,
+    *,
+    real_seconds: float = 20.0,
+    instruments: Sequence[trio.abc.Instrument] = (),
 ) -> bytes:
     """Run one world to its end and return its trace.
 
@@ -98,6 +102,7 @@ def run_world(
         main: Given the world; when it returns, what still runs in the world's nursery is cancelled.
         seed: What decides everything.
         real_seconds: How long it may work; see `_guard`.
+        instruments: Watch trio's loop.
 
     Raises:
         RanTooLong: It took longer.
@@ -107,7 +112,10 @@ def run_world(
     clock = MockClock(autojump_threshold=0)
     trace: list[str] = []
     with _own(seed), _guard(real_seconds) as scope:
-        trio.run(_run, main, seed, clock, trace, scope, clock=clock, strict_exception_groups=True)
+        trio.run(
+            _run, main, seed, clock, trace, scope,
+            clock=clock, instruments=instruments, strict_exception_groups=True,
+        )  # fmt: skip
     if _frozen:
         gc.collect()
     return "\n".join(trace).encode()

@@ -17,6 +17,7 @@ import heapq
 import math
 import os
 import random
+import re
 import socket
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[[SimStream], None]"
 Observer: TypeAlias = "Callable[[Link, Towards, bytes, float], None]"
+
+FILLER: Final = re.compile(rb"@filler-(\d+)@")
+PIECE: Final = b"x" * 65536
 
 GIVEN_UP: Final = 127.0
 """Seconds after which a kernel gives up connecting."""
@@ -143,8 +147,13 @@ class SimWire(Wire):
         self.link.close("client")
 
 
+def filler(size: int) -> bytes:
+    """What a server writes for `size` bytes of filler, which are made only as they leave."""
+    return b"@filler-%d@" % size
+
+
 class SimStream(trio.abc.Stream):
-    """The server's end of a link, for a fake server."""
+    """The server's end of a link, for a fake server. Fillers in what it writes are filled, see `filler`."""
 
     __slots__ = ("_in", "_out", "_write_closed", "link")
 
@@ -161,6 +170,18 @@ class SimStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """See `trio.abc.SendStream`."""
+        found = FILLER.search(data)
+        if found is None:
+            await self._send(data)
+            return
+        await self._send(data[: found.start()])
+        left = int(found[1])
+        while left:
+            await self._send(PIECE[:left])
+            left -= min(left, len(PIECE))
+        await self._send(data[found.end() :])
+
+    async def _send(self, data: bytes | bytearray | memoryview) -> None:
         await trio.lowlevel.checkpoint()
         sent = 0
         with memoryview(data) as view:
@@ -254,6 +275,7 @@ class Network:
         listening: Who listens, by name and port.
         children: Programs, and the children that were started of them.
         trace: Lines are appended here.
+        keeps_bytes: Whether what the client writes and reads goes into the trace.
     """
 
     def __init__(self, seed: str, trace: list[str], now: Callable[[], float] = trio.current_time) -> None:
@@ -265,6 +287,7 @@ class Network:
         self.links: list[Link] = []
         self.listening: dict[tuple[str, int], Listening] = {}
         self.trace = trace
+        self.keeps_bytes = True
         self.children = Children(self)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
@@ -399,7 +422,8 @@ class Network:
         if not link.own:
             return
         now = self.now()
-        self.trace.append(f"{now:.6f} {link.number} {'>' if towards == 'to-server' else '<'} {data!r}")
+        if self.keeps_bytes:
+            self.trace.append(f"{now:.6f} {link.number} {'>' if towards == 'to-server' else '<'} {data!r}")
         for observer in self.observers:
             observer(link, towards, data, now)
 
