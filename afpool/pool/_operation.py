@@ -34,6 +34,7 @@ from .._base.errors import (
     InvalidArguments,
     NotApproved,
     OpenFailed,
+    Overloaded,
 )
 from .._base.model import JsonObject, ToolContext, ToolResult
 from .._base.use import Use, note_refusal
