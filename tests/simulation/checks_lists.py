@@ -177,6 +177,9 @@ def _untrue(
     newest = received.newest(incarnation, request)
     if bound.shared and all(each.at == request.at for each in newest):
         newest = []  # the client's first list is still being read: the shared one counts as it stands
+    if bound.shared:
+        # an older one of the client's own says nothing: another member has listed for the entry since
+        newest = [each for each in newest if each.seq > bound.seq]
     known = [each for each in newest if call.tool not in each.twice]
     wanted = bound.definitions.get(call.tool)
     if known and len(known) == len(newest) and all(each.tools.get(call.tool) != wanted for each in known):
