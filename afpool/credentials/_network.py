@@ -45,6 +45,7 @@ REDIRECTS: Final = 2
 FOLLOWED: Final = frozenset({301, 302, 307, 308})
 MAX_RETRY_AFTER: Final = 3600.0
 ADDRESSES_TRIED: Final = 4
+HOSTS_KEPT: Final = 256
 
 
 @attrs.frozen
@@ -87,7 +88,7 @@ class Network:
         self._tls = TlsConfig() if tls is None else tls
         self._timeout = timeout
         self._allow_private = allow_private
-        self._names = trio.CapacityLimiter(2)
+        self._names: dict[str, trio.CapacityLimiter] = {}
         self._files = trio.CapacityLimiter(1)
 
     async def get(self, url: str, what: str, *, resource: str) -> Reply:
@@ -236,6 +237,14 @@ class Network:
         # A name that stands in two worlds is taken for public: it opens nothing.
         return kinds.pop() if len(kinds) == 1 else "public"
 
+    def _names_of(self, host: str) -> trio.CapacityLimiter:
+        """Of each host two look-ups at once: one that does not answer keeps nobody else's from a thread."""
+        limiter = self._names.pop(host, None) or trio.CapacityLimiter(2)
+        while len(self._names) >= HOSTS_KEPT:
+            del self._names[next(iter(self._names))]  # look-ups under way keep theirs
+        self._names[host] = limiter
+        return limiter
+
     async def _addresses(self, host: str, port: int, what: str) -> list[tuple[str, Kind]]:
         own = literal(host)
         if own is not None:
@@ -243,7 +252,7 @@ class Network:
         if self._transport is not None:
             return [(host, "loopback" if is_loopback_name(host) else "public")]
         try:
-            found = await self._seams.in_thread(lambda: self._seams.resolve(host, port), self._names)
+            found = await self._seams.in_thread(lambda: self._seams.resolve(host, port), self._names_of(host))
         except OSError:
             found = []
         texts = dict.fromkeys(str(address[0]) for _, address in found)

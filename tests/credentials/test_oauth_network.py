@@ -222,3 +222,29 @@ async def test_tls_is_held_to_the_name_and_not_to_the_address():
         asking = stranger.get(f"https://login.localhost:{server.port}/x", WHAT, resource=LOCAL)
         await refuses(asking, "TLS failed", passing=True)
         assert len(server.requests) == 1
+
+
+async def test_a_name_that_is_not_answered_keeps_no_other_name_from_being_looked_up(autojump_clock):
+    """One tenant's authorization server must not cost the others their tokens."""
+
+    async def in_thread(function, limiter):
+        async with limiter:
+            found = function()
+            if found is None:
+                await trio.sleep_forever()
+            return found
+
+    def resolve(host, port):
+        return None if host.startswith("hung") else [(2, ("93.184.216.34", port))]
+
+    net = Network(afpool.Seams(resolve=resolve, in_thread=in_thread))
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(net._addresses, "hung.test", 443, "it")
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(1):
+            assert await net._addresses("fine.test", 443, "it") == [("93.184.216.34", "public")]
+        for number in range(1000):
+            await net._addresses(f"fine-{number}.test", 443, "it")
+        assert len(net._names) <= 256
+        nursery.cancel_scope.cancel()
