@@ -402,8 +402,8 @@ class Work:
             ended = self._began(f"{step.id}.end", step.who, step.server, "unsubscribe", label, whose, None)
             how = {"identity": caller, "call_id": f"{step.id}.end"}
             await self._operate(ended, lambda: bound.unsubscribe(step.uri, **how), None)
-        elif scope.cancelled_caught:
-            subscription.close()
+        if scope.cancelled_caught:
+            subscription.close()  # whoever was refused to unsubscribe lets go of it all the same
         self.run.subscriptions.pop(subscription, None)
 
     async def _read(self, subscription: Any, step: s.Subscribe) -> None:
