@@ -191,7 +191,8 @@ def _other_plan(state: _State, bound: Bound, request: Request) -> Iterator[tuple
     # what is said while a client is being opened may be older than what the opening was told
     opened = state.working.get((bound.key, request.plan or ""), request.seq)
     before = [each for each in told if each.at < request.at]
-    if before and before[-1].context != bound.context and before[-1].seq > opened:
+    anew = any(each.at == request.at and each.context == bound.context for each in told)
+    if before and before[-1].context != bound.context and before[-1].seq > opened and not anew:
         yield "I2", f"left after the app had said another plan ({before[-1].place})"
 
 
