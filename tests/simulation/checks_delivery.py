@@ -55,8 +55,12 @@ def _final(request: Request, posted: bool) -> list[Answer]:
     """The answers that decide, first those with a message: they are the ones that end a request."""
     answers = [each for each in request.answers if not each.open]
     if posted:
-        # a 2xx says that the message was taken; what it came to is said on the stream
-        answers = [each for each in answers if each.kind == "sse" or not 200 <= (each.status or 0) < 300]
+        # a bare 2xx says that the message was taken; what it came to is said on the stream
+        answers = [
+            each
+            for each in answers
+            if each.kind == "sse" or each.message is not None or not 200 <= (each.status or 0) < 300
+        ]
     return sorted(answers, key=lambda each: (each.message is None, each.seq))
 
 
