@@ -154,7 +154,7 @@ def verdict(request: Request, answer: Answer, *, posted: bool = False) -> frozen
     if posted and answer.kind != "sse":
         if 400 <= status < 500:
             return frozenset({R})
-        return frozenset({D}) if message is None else frozenset({A, D})
+        return frozenset({D}) if message is None else _of_message(answer) | {D}
     if request.session is not None and status in {400, 404} and not _has_result(message):
         # whether a text says that the session is lost is left to the text; the other reading is in doubt
         return frozenset({R, A}) if message is not None else frozenset({R, D})
