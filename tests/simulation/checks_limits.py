@@ -108,13 +108,21 @@ def _listed(request: Request, before: int) -> bool:
 def check_connecting(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """L2: not more than `max_connecting` openings of one place at a time."""
     waiting: dict[str, dict[int, Request]] = {}
+    opened: set[int] = set()  # links that have carried something else: what asks there is a sign of life
     for fact in facts:
+        if isinstance(fact, Request) and fact.method is not None and fact.method not in OPENING:
+            opened.add(fact.link)
         if isinstance(fact, Unlinked):
             for opening in waiting.values():
                 opening.pop(fact.link, None)
         elif isinstance(fact, Answer) and fact.request is not None:
             waiting.get(fact.request.place, {}).pop(fact.request.link, None)
-        elif isinstance(fact, Request) and fact.method in OPENING and fact.key is not None:
+        elif (
+            isinstance(fact, Request)
+            and fact.method in OPENING
+            and fact.key is not None
+            and fact.link not in opened
+        ):
             opening = waiting.setdefault(fact.place, {})
             opening[fact.link] = fact
             keys = {each.key for each in opening.values()}
