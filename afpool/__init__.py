@@ -5,8 +5,9 @@ Public names are loaded when they are first touched, so that `import afpool` cos
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from ._base.answers import (
@@ -343,7 +344,6 @@ _HOMES = {
     "runtime": ("Run", "Runtime", "RuntimeConfig", "ServerRules", "open_runtime", "run_runtime"),
     "tools": ("define_tool",),
 }  # fmt: skip
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ActorCrashed", "AfpoolError", "Anonymous", "AuthorizationRequired", "Binding", "BindingChanged",
@@ -366,15 +366,4 @@ __all__ = [
     "run_pool", "run_runtime",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -6,8 +6,9 @@ so, also of stores of one's own, is in `afpool.artifacts.testing`. Names are loa
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from ._capability import Artifacts as Artifacts
@@ -71,7 +72,6 @@ _HOMES = {
         "UnreadableArtifactStoreError",
     ),
 }  # fmt: skip
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Artifact",
@@ -117,15 +117,4 @@ __all__ = [
     "scope_path",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -5,8 +5,9 @@ Public names are loaded when they are first touched.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from ._config import RuntimeConfig as RuntimeConfig
@@ -26,22 +27,10 @@ _HOMES = {
     "_runtime": ("Runtime",),
     "_toolset": ("RuntimeToolset",),
 }  # fmt: skip
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
     "run_runtime",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

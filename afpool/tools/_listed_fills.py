@@ -16,15 +16,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
-import trio
 
 from ._cuts import declared_by, is_known, keep, looked
 from ._derive import binding_of
 from ._fills import CannotHideArgumentError
 from ._host_filled import check_fills, filled_tool
+from ._steps import at_leisure, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
+
+    import trio
 
     from .._base.model import Tool
     from .._base.seams import Seams
@@ -108,13 +110,7 @@ class ListedFills:
             TypeError: It is the first listing, and no tool declares an argument; or one of its tools cannot
                 take its fill, as `host_filled` says.
         """
-        steps = self._steps(tuple(tools))
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                listing: FilledListing = done.value
-                return listing
+        return at_once(self._steps(tuple(tools)))
 
     async def apply_in_thread(
         self, tools: Iterable[Tool], seams: Seams, limiter: trio.CapacityLimiter
@@ -130,14 +126,7 @@ class ListedFills:
             seen = await seams.in_thread(lambda: [looked(tool, fields) for tool in large], limiter)
             for tool, one in zip(large, seen, strict=True):
                 keep(tool, one)
-        steps = self._steps(several)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                listing: FilledListing = done.value
-                return listing
-            await trio.lowlevel.checkpoint()
+        return await at_leisure(self._steps(several))
 
     def _steps(self, tools: tuple[Tool, ...]) -> Generator[None, None, FilledListing]:
         """Fill the tools of a listing; each `yield` is a place to let others go first."""

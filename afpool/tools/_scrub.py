@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, final
 
 import attrs
 import msgspec
-import trio
 
 from .._base.canonical import MAX_DEPTH
 from .._base.model import Progress, ToolResult
 from ._scrub_find import Span, Words, as_bytes
 from ._scrub_objects import carries, without
+from ._steps import at_leisure, at_once
 
 if TYPE_CHECKING:
     from .._base.secret import Secret
@@ -90,13 +90,7 @@ class Scrubber:
 
     def raw(self, raw: bytes) -> bytes:
         """Give a JSON document without the secrets; the same object where it holds none. Synchronous."""
-        steps = self._document(raw)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                found: bytes = done.value
-                return found
+        return at_once(self._document(raw))
 
     async def result(self, result: Any) -> Any:
         """Give what a tool returned without the secrets: a `ToolResult`, or any other value.
@@ -109,7 +103,7 @@ class Scrubber:
         if len(raw) <= SLICE:
             clean = self.raw(raw)
         else:
-            clean = await _at_leisure(self._document(raw))
+            clean = await at_leisure(self._document(raw))
         return self._as(result, clean)
 
     def value(self, value: Any) -> Any:
@@ -314,16 +308,6 @@ class _Strings:
                 return False
             self._start, self._end = string.span()
         return self._start < at
-
-
-async def _at_leisure(steps: Generator[None, None, bytes]) -> bytes:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: bytes = done.value
-            return found
-        await trio.lowlevel.checkpoint()
 
 
 def _holder(secrets: Iterable[Secret]) -> Callable[[], Words]:
