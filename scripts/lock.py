@@ -106,8 +106,9 @@ def main() -> int:
         uv = tool.place / "bin" / "uv"
         base = ["pyproject.toml", "requirements/build.in"]
         dev = requirements("dev")
-        extras = ["--extra", "redis"]  # the tests need what users choose from
-        groups = {"dev": [*extras, "--group", "dev"], "test": [*extras, "--group", "test"], "run": []}
+        served = ["--extra", "serve"]  # the demo shows the service, too
+        extras = [*served, "--extra", "redis"]  # the tests need what users choose from
+        groups = {"dev": [*extras, "--group", "dev"], "test": [*extras, "--group", "test"], "run": served}
         for layer, group in groups.items():
             under = [] if layer == "dev" else ["--constraints", str(dev.relative_to(ROOT))]
             compile_lock(uv, requirements(layer), [*base, *group, *under], upgrade)

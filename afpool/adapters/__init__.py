@@ -1,0 +1,1 @@
+"""The tools of a runtime in the shape that other agent frameworks take."""
