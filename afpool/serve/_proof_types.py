@@ -1,0 +1,132 @@
+"""What a request shows before its body, who it is proven to come from, and how it is refused.
+
+Rules:
+
+* A refusal is made of words that stand in our code. Nothing that the caller sent is ever part of one: not a
+  name, not a host, not a piece of a token.
+* None of these objects shows a value by `repr`: heads and proofs are locals of frames that may be printed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._base.identity import Identity
+
+Header = tuple[bytes, bytes]
+UNIX: Final = "unix"
+# JSON-RPC leaves -32000 to -32099 to servers; the word that programs read is `data.code`.
+_RPC_CODE: Final = -32000
+
+
+@attrs.frozen(repr=False, eq=False)
+class RequestHead:
+    """The head of a request, as it came.
+
+    Args:
+        method: As sent, upper case.
+        path: Without the query.
+        headers: Names and values as sent, in their order, repeated ones repeated. Names in lower case.
+        peer: The address of whoever holds the other end of this connection, without a port; `"unix"` for a
+            Unix socket; `None` where it is not known, which is never trusted. Never what a header says.
+    """
+
+    method: str
+    path: str
+    headers: tuple[Header, ...]
+    peer: str | None = None
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Every value of a header, by its name in lower case."""
+        return [value for key, value in self.headers if key == name]
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {len(self.headers)} headers>"
+
+
+def _always() -> bool:
+    return True
+
+
+@attrs.frozen(repr=False, eq=False)
+class Proven:
+    """Who a request comes from.
+
+    Attributes:
+        identity: Whom it acts for.
+        subject: What proved it, in a form that may be logged: `token` and the token's id, `jwt` or `proxy`
+            and a digest. Two proofs of the same subject are of the same caller.
+        expires_at: Seconds since 1970 after which the proof is void, leeway included; `None` is never.
+        still_holds: Whether the proof is good now. Synchronous, without I/O; false once the token has
+            expired or was revoked, or its signing key or its source was withdrawn.
+    """
+
+    identity: Identity
+    subject: str
+    expires_at: float | None = None
+    still_holds: Callable[[], bool] = _always
+
+    def caller(self) -> Identity | None:
+        """The identity as long as the proof holds, then `None`.
+
+        This is what a call gets as its `identity`: it is asked anew at every recheck, so that a call whose
+        token is revoked while it waits is refused at the next gate.
+        """
+        return self.identity if self.still_holds() else None
+
+    def __repr__(self) -> str:
+        return f"<Proven by {self.subject}>"
+
+
+@attrs.frozen
+class Refused:
+    """An answer to a request that goes no further.
+
+    Attributes:
+        status: Of HTTP.
+        code: A stable word for programs; also in the body as `error.data.code`.
+        message: For people; holds nothing of what the caller sent.
+        headers: Everything that the answer needs, `content-type` included.
+        body: A JSON-RPC error without an id.
+    """
+
+    status: int
+    code: str
+    message: str
+    headers: tuple[Header, ...] = ()
+    body: bytes = b""
+
+
+def refuse(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    headers: tuple[Header, ...] = (),
+    retry_after: float | None = None,
+) -> Refused:
+    """Make a refusal.
+
+    Args:
+        status: Of HTTP.
+        code: A word in lower case with dashes.
+        message: What is wrong and what to do, in words of our own only.
+        headers: Besides `content-type`, `cache-control` and `retry-after`.
+        retry_after: Seconds; rounded up to whole ones, at least one.
+    """
+    data: dict[str, object] = {"code": code}
+    if retry_after is not None:
+        data["retry_after"] = round(retry_after, 3)
+        headers = (*headers, (b"retry-after", b"%d" % max(1, -int(-retry_after // 1))))
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": None, "error": {"code": _RPC_CODE, "message": message, "data": data}},
+        separators=(",", ":"),
+    ).encode()
+    fixed = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+    return Refused(status, code, message, (*fixed, *headers), body)
