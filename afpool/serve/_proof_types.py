@@ -10,19 +10,23 @@ Rules:
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .._base.identity import Identity
 
-Header = tuple[bytes, bytes]
+Header: TypeAlias = tuple[bytes, bytes]
 UNIX: Final = "unix"
 # JSON-RPC leaves -32000 to -32099 to servers; the word that programs read is `data.code`.
 _RPC_CODE: Final = -32000
+
+
+def _lowered(headers: Iterable[Header]) -> tuple[Header, ...]:
+    return tuple((name.lower(), value) for name, value in headers)
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -32,14 +36,15 @@ class RequestHead:
     Args:
         method: As sent, upper case.
         path: Without the query.
-        headers: Names and values as sent, in their order, repeated ones repeated. Names in lower case.
+        headers: Names and values as sent, in their order, repeated ones repeated; names are put in lower
+            case.
         peer: The address of whoever holds the other end of this connection, without a port; `"unix"` for a
             Unix socket; `None` where it is not known, which is never trusted. Never what a header says.
     """
 
     method: str
     path: str
-    headers: tuple[Header, ...]
+    headers: tuple[Header, ...] = attrs.field(converter=_lowered)
     peer: str | None = None
 
     def all(self, name: bytes) -> list[bytes]:

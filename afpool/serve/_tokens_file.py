@@ -125,7 +125,7 @@ def read_entries(
     del raw  # what is raised must not have it in its frame
     if isinstance(entries, str):
         raise TokenFileError(
-            f"the token file {path} is not one that `afpool token` writes: {entries}; mend it or make a new one"
+            f"the token file {path} is none that `afpool token` writes: {entries}; mend it or make a new one"
         )
     settled = found.st_mtime + _UNSETTLED < now and found.st_ctime + _UNSETTLED < now
     return (stamp if settled else None), entries
