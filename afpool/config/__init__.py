@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ._place import Origin as Origin
     from ._problems import ConfigError as ConfigError
     from ._problems import Problem as Problem
+    from ._serve_settings import Claim as Claim
     from ._serve_settings import IdentityConfig as IdentityConfig
     from ._serve_settings import JwtConfig as JwtConfig
     from ._serve_settings import ProxyConfig as ProxyConfig
@@ -22,12 +23,13 @@ _HOMES = {
     "_place": ("Origin",),
     "_problems": ("ConfigError", "Problem"),
     "_serve_settings": (
-        "IdentityConfig", "JwtConfig", "ProxyConfig", "ServeConfig", "ServeLimits", "TlsFiles", "TokensConfig",
+        "Claim", "IdentityConfig", "JwtConfig", "ProxyConfig", "ServeConfig", "ServeLimits", "TlsFiles",
+        "TokensConfig",
     ),
 }  # fmt: skip
 
 __all__ = [
-    "ConfigError", "IdentityConfig", "JwtConfig", "Origin", "Problem", "ProxyConfig", "ServeConfig",
+    "Claim", "ConfigError", "IdentityConfig", "JwtConfig", "Origin", "Problem", "ProxyConfig", "ServeConfig",
     "ServeLimits", "TlsFiles", "TokensConfig",
 ]  # fmt: skip
 

@@ -11,10 +11,10 @@ import attrs
 
 from .._base.identity import FIELDS, Identity
 from .._base.secret import Secret  # noqa: TC001  (attrs resolves the annotations)
-from ._checks import address_problem, host_problem, origin_problem
+from ._checks import address_problem, host_problem, origin_problem, trusted_url_problem
 from ._kinds import Boolean, Choice, Number, Text, count, seconds, size
 from ._kinds_of_many import AddressOrFile, FilePath, Listing, Named
-from ._tables import Needs, Record, Rule, setting
+from ._tables import Needs, OneOf, Record, Rule, setting
 from ._written import fingerprint
 
 ALGORITHMS: Final = (
@@ -82,6 +82,56 @@ class TokensConfig:
 
 
 @attrs.frozen(kw_only=True)
+class Claim:
+    """Which claim of a token gives a field of the identity.
+
+    Attributes:
+        name: The claim; dots look inside (`org.id`), except in one that is a URL (`https://acme.example/org`).
+        path: The same name by name, for names that hold dots (`["kubernetes.io", "namespace"]`).
+        value: No claim at all: the field is this for every token of the issuer.
+        required: Whether a token without the claim is refused; otherwise the field is absent.
+    """
+
+    name: str | None = attrs.field(
+        default=None, metadata=setting(Text(expects="a claim's name"), "The claim; dots look inside.")
+    )
+    path: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=setting(
+            Listing(Text(expects="a claim's name"), least=1),
+            "The claim, name by name, where names hold dots.",
+        ),
+    )
+    value: str | None = attrs.field(
+        default=None, metadata=setting(Text(), "What the field is for every token of this issuer.")
+    )
+    required: bool = attrs.field(
+        default=True, metadata=setting(Boolean(), "Refuse a token that does not have the claim.")
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (OneOf(("name", "path", "value")),)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The names from the outside in; empty where the field is a constant."""
+        if self.name is None:
+            return self.path
+        return (self.name,) if "://" in self.name else tuple(self.name.split("."))
+
+
+class _ClaimKind(Record):
+    """Reads a claim: a name, or a table."""
+
+    def __init__(self) -> None:
+        super().__init__(Claim, short="name")
+        self.expects = "a claim's name, or a table with one of name, path, value"
+
+    def shown(self, value: Any, raw: Any) -> Any:  # noqa: ARG002 -- as the port says
+        """See `Kind.shown`."""
+        return None if value is None else value.name or list(value.path) or value.value
+
+
+@attrs.frozen(kw_only=True)
 class JwtConfig:
     """One issuer of JSON Web Tokens.
 
@@ -91,7 +141,7 @@ class JwtConfig:
         algorithms: The signatures that are taken; asymmetric ones only.
         jwks: Where the issuer's keys are: an https address (http on loopback), or a file.
         leeway: Seconds by which clocks may differ.
-        claims: Identity field to the claim that gives it; a dotted name looks inside (`org.id`).
+        claims: Identity field to the claim that gives it.
     """
 
     issuer: str = attrs.field(
@@ -118,11 +168,11 @@ class JwtConfig:
     leeway: float = attrs.field(
         default=30.0, metadata=setting(seconds(least=0), "Seconds by which clocks may differ.")
     )
-    claims: Mapping[str, str] = attrs.field(
-        default=MappingProxyType({"principal": "sub"}),
+    claims: Mapping[str, Claim] = attrs.field(
+        default=MappingProxyType({"principal": Claim(name="sub")}),
         metadata=setting(
             Named(
-                Text(expects="a claim's name"),
+                _ClaimKind(),
                 name=_IDENTITY_FIELD,
                 names=f"one of {', '.join(FIELDS)}",
                 least=1,
@@ -139,6 +189,7 @@ class ProxyConfig:
     Attributes:
         trusted: Networks that it calls from (`10.0.0.0/8`, `::1`), or `unix` for whoever may open the socket.
         headers: Identity field to the header that gives it, in lower case.
+        required: The fields without whose header nobody is proven; all of `headers` where absent.
     """
 
     trusted: tuple[str, ...] = attrs.field(
@@ -163,10 +214,19 @@ class ProxyConfig:
         ),
         converter=lambda headers: MappingProxyType({field: name.lower() for field, name in headers.items()}),
     )
+    required: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=setting(
+            Listing(Choice(*FIELDS), least=1, single=True),
+            "The fields whose header has to be there; all that have one where absent.",
+        ),
+    )
 
     def __attrs_post_init__(self) -> None:
         if len(set(self.headers.values())) < len(self.headers):
             raise ValueError("headers names one header for two fields")
+        if self.required is not None and not set(self.required) <= self.headers.keys():
+            raise ValueError("required names a field that has no header")
 
 
 @attrs.frozen(kw_only=True)
@@ -197,6 +257,8 @@ class IdentityConfig:
         jwt: Issuers of JSON Web Tokens.
         proxy: A proxy that says so in headers.
         anonymous: Whom those are who prove nothing; without it they are refused.
+        resource: The URL that callers know the service by. With it a refusal says where tokens come from
+            (RFC 9728), and the document that says so is served.
     """
 
     tokens: TokensConfig | None = attrs.field(
@@ -213,6 +275,14 @@ class IdentityConfig:
         default=None,
         metadata=setting(
             _AnonymousKind(AnonymousConfig), "Whom everybody is who proves nothing; refused without this."
+        ),
+    )
+
+    resource: str | None = attrs.field(
+        default=None,
+        metadata=setting(
+            Text(expects="an https address such as https://tools.example.com/mcp", check=trusted_url_problem),
+            "The URL that callers know the service by.",
         ),
     )
 
@@ -235,9 +305,12 @@ class ServeLimits:
         body: The largest request body.
         header_bytes: All headers of a request together.
         headers: How many of them.
+        calls: Calls at once of everybody. Where all are taken the next place goes to the tenant that has fewest.
+        call_wait: How long a call waits for such a place.
         calls_per_principal: Calls at once of one principal.
         calls_per_tenant: Calls at once of one tenant.
         rate_per_principal: Calls a second of one principal.
+        rate_per_tenant: Calls a second of one tenant.
         burst: Calls that one may make at once before the rate counts; twice the rate where absent.
         sessions: Sessions in all.
         sessions_per_principal: Sessions of one principal.
@@ -251,12 +324,19 @@ class ServeLimits:
         default=32 * 2**10, metadata=setting(size(least=256), "All headers of a request together.")
     )
     headers: int = attrs.field(default=100, metadata=setting(count(), "Headers of a request."))
+    calls: int = attrs.field(default=1024, metadata=setting(count(), "Calls at once of everybody."))
+    call_wait: float = attrs.field(
+        default=5.0, metadata=setting(seconds(least=0), "How long a call waits for a place among those.")
+    )
     calls_per_principal: int = attrs.field(
         default=16, metadata=setting(count(), "Calls at once of one principal.")
     )
     calls_per_tenant: int = attrs.field(default=64, metadata=setting(count(), "Calls at once of one tenant."))
     rate_per_principal: float | None = attrs.field(
         default=None, metadata=setting(Number(above=0), "Calls a second of one principal.")
+    )
+    rate_per_tenant: float | None = attrs.field(
+        default=None, metadata=setting(Number(above=0), "Calls a second of one tenant.")
     )
     burst: int | None = attrs.field(
         default=None, metadata=setting(count(), "Calls that one may make at once before the rate counts.")
@@ -273,7 +353,7 @@ class ServeLimits:
     )
     body_timeout: float = attrs.field(default=30.0, metadata=setting(seconds(), "How long its body may."))
 
-    RULES: ClassVar[tuple[Rule, ...]] = (Needs("burst", ("rate_per_principal",)),)
+    RULES: ClassVar[tuple[Rule, ...]] = (Needs("burst", ("rate_per_principal", "rate_per_tenant")),)
 
 
 @attrs.frozen(kw_only=True)
@@ -285,8 +365,8 @@ class ServeConfig:
         path: Where MCP over HTTP is.
         websocket_path: Where MCP over WebSocket is; `None` is nowhere (`""` in a file).
         tls: The certificate; plain where absent.
-        allowed_hosts: What `Host` may say beside loopback names, with or without port.
-        allowed_origins: What `Origin` may say, such as `https://app.example.com`.
+        allowed_hosts: What `Host` may say, with or without port; bound to loopback, names of this machine too.
+        allowed_origins: What `Origin` may say, such as `https://app.example.com`; no wildcard, never `null`.
         identity: How callers prove who they are.
         limits: What they may use up.
         drain: Seconds that calls have to end when the service is to end.
@@ -326,14 +406,17 @@ class ServeConfig:
     allowed_hosts: tuple[str, ...] = attrs.field(
         default=(),
         metadata=setting(
-            Listing(Text(pattern=r"^[A-Za-z0-9.:\[\]_*-]{1,255}$", expects="a host such as mcp.example.com")),
-            "What `Host` may say beside loopback names.",
+            Listing(
+                Text(pattern=r"^[A-Za-z0-9.:\[\]_-]{1,255}$", expects="a host such as mcp.example.com"),
+                least=1,
+            ),
+            "What `Host` may say; bound to loopback, names of this machine too.",
         ),
     )
     allowed_origins: tuple[str, ...] = attrs.field(
         default=(),
         metadata=setting(
-            Listing(Text(expects="an origin such as https://app.example.com", check=origin_problem)),
+            Listing(Text(expects="an origin such as https://app.example.com", check=origin_problem), least=1),
             "What `Origin` may say.",
         ),
     )
