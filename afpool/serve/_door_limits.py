@@ -118,7 +118,7 @@ class DoorLimits:
     def _rates(self, rate: float | None) -> Rates[object] | None:
         if rate is None:
             return None
-        return Rates(rate, rate if self._limits.burst is None else self._limits.burst, self._now)
+        return Rates(rate, 2 * rate if self._limits.burst is None else self._limits.burst, self._now)
 
     # ------------------------------------------------------------------ calls
 

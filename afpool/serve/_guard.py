@@ -21,9 +21,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, final
 
-from .._base.errors import AfpoolError
 from ._guard_names import DEFAULT_PORTS, HostPort, Origin, is_loopback, read_host, read_origin
-from ._proof_types import Refused, RequestHead, refuse
+from ._proof_types import Refused, RequestHead, UnsafeDoor, refuse
 
 if TYPE_CHECKING:
     from ..config import ServeConfig
@@ -42,13 +41,6 @@ _BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _SESSION_ID: Final = re.compile(rb"[\x21-\x7e]{1,%d}" % MAX_SESSION_ID)
 _JSON: Final = re.compile(rb'(?i:application/json)(?:[ \t]*;[ \t]*(?i:charset)="?(?i:utf-8)"?)?[ \t]*')
 _OTHER_SITE: Final = frozenset({b"cross-site", b"same-site"})
-
-
-class UnsafeDoor(AfpoolError):
-    """The configuration would open a door to whom nobody meant. Nothing listens."""
-
-    code = "unsafe-door"
-    deliveries = ("not-sent",)
 
 
 @final
@@ -79,7 +71,7 @@ class Guard:
         if not self._hosts and not self._local and not self._unix:
             warning = (
                 f"bound to {config.bind} without `allowed_hosts`: requests under any host name are taken, "
-                "those of a page whose name was made to lead here too; name the hosts that this service is called by"
+                "those of a page whose name was made to lead here too; name the hosts of this service"
             )
             self.warnings = (warning,)
 

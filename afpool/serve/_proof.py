@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -23,21 +24,31 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import trio
 
+from .._base.identity import KeyDigest
 from .._base.seams import Seams
+from ._jwt_text import take_apart
 from ._proof_answers import Challenges
 from ._proof_bearer import bearer_of
-from ._proof_types import Proven, Refused, RequestHead
+from ._proof_resource import metadata_url
+from ._proof_types import Proven, Refused, RequestHead, UnsafeDoor
 from ._tokens import StaticTokens
 from ._tokens_file import TokenFileError
 from ._tokens_text import PREFIX
+from ._trusted_proxy import TrustedProxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import httpx
+
     from .._base.secret import Secret
-    from ..config import IdentityConfig
+    from ..config import IdentityConfig, JwtConfig
+    from ._jwt import Jwt, NotNow
 
 ANONYMOUS: Final = "anonymous"
+# Tokens whose signature was judged already; what they prove is asked anew each time (`still_holds`).
+REMEMBERED: Final = 4096
+RESTART: Final = 1.0
 logger = logging.getLogger("afpool.serve")
 
 
@@ -48,17 +59,28 @@ class _Sources:
     config: IdentityConfig
     challenges: Challenges
     tokens: StaticTokens | None = None
+    issuers: dict[str, Jwt] = attrs.field(factory=dict)
+    proxy: TrustedProxy | None = None
+
+    def all(self) -> list[StaticTokens | Jwt | TrustedProxy]:
+        one = [source for source in (self.tokens, self.proxy) if source is not None]
+        return [*one, *self.issuers.values()]
 
 
 @final
 class Proof:
     """Proves callers. Made by `open_proof`."""
 
-    def __init__(self, nursery: trio.Nursery, seams: Seams) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, seams: Seams, transport: httpx.AsyncBaseTransport | None
+    ) -> None:
         self._nursery = nursery
         self._seams = seams
+        self._transport = transport
+        self._digest = KeyDigest()
         self._sources: _Sources | None = None
-        self._watched: dict[object, trio.CancelScope] = {}
+        self._watches: dict[StaticTokens | Jwt, trio.CancelScope] = {}
+        self._judged: dict[bytes, Proven] = {}
 
     async def prove(self, head: RequestHead) -> Proven | Refused:
         """Say who sent a request.
@@ -78,6 +100,10 @@ class Proof:
         return sources.challenges.failed()
 
     async def _prove(self, sources: _Sources, head: RequestHead) -> Proven | Refused:
+        if sources.proxy is not None:
+            named = sources.proxy.prove(head, sources.challenges)
+            if named is not None:
+                return named
         token = bearer_of(head)
         if isinstance(token, str):
             return sources.challenges.invalid_request(token)
@@ -86,12 +112,35 @@ class Proof:
                 return Proven(sources.config.anonymous, ANONYMOUS)
             return sources.challenges.nobody()
         found = await self._by_token(sources, token)
-        return sources.challenges.invalid_token(found) if isinstance(found, str) else found
+        if isinstance(found, str):
+            return sources.challenges.invalid_token(found)
+        if isinstance(found, Proven):
+            return found
+        words = "the keys of the token's issuer are not known now"
+        return sources.challenges.not_now(words, found.retry_after)
 
-    async def _by_token(self, sources: _Sources, token: Secret) -> Proven | Refused | str:
-        if _is_ours(token) and sources.tokens is not None:
+    async def _by_token(self, sources: _Sources, token: Secret) -> Proven | NotNow | str:
+        if sources.tokens is not None and token.reveal().startswith(PREFIX):
             return sources.tokens.prove(token)
-        return "the token is not of a kind that this service takes"
+        if not sources.issuers:
+            return "the token is of no kind that this service takes"
+        judged = hashlib.sha256(token.reveal().encode()).digest()
+        known = self._judged.pop(judged, None)
+        if known is None or not known.still_holds():
+            apart = take_apart(token)
+            if isinstance(apart, str):
+                return apart
+            issuer = sources.issuers.get(apart.issuer) if isinstance(apart.issuer, str) else None
+            if issuer is None:
+                return "the token is of another issuer"
+            found = await issuer.prove(apart)
+            if not isinstance(found, Proven):
+                return found
+            known = found
+        self._judged[judged] = known
+        while len(self._judged) > REMEMBERED:
+            del self._judged[next(iter(self._judged))]
+        return known
 
     # ------------------------------------------------------------------ what proves
 
@@ -101,68 +150,129 @@ class Proof:
         Sources that are the same in both stay as they are; what the others have proven no longer holds.
 
         Raises:
-            TokenFileError: The token file cannot be used; everything is as it was.
+            TokenFileError: The token file cannot be used.
+            UnsafeDoor: Nobody could call, or a key file cannot be used, or an algorithm proves nothing. In
+                each case everything is as it was.
         """
+        if not config.proves and config.anonymous is None:
+            raise UnsafeDoor(
+                "nobody could call: `identity` names no tokens, no issuer, no proxy and no `anonymous`"
+            )
+        if len({issuer.issuer for issuer in config.jwt}) < len(config.jwt):
+            raise UnsafeDoor("`jwt` names an issuer twice, so whose rules count is not said; join the two")
         before = self._sources
-        sources = _Sources(config, Challenges())
+        sources = _Sources(config, Challenges(metadata_url(config.resource)))
         if config.tokens is not None:
-            path = Path(config.tokens.file)
-            kept = None if before is None else before.tokens
-            if kept is None or kept.path != path:
-                kept = StaticTokens(path, self._seams)
-                await kept.look()
-                if kept.problem is not None:
-                    raise TokenFileError(kept.problem)
-            sources.tokens = kept
+            sources.tokens = await self._tokens(Path(config.tokens.file), before)
+        for issuer in config.jwt:
+            kept = None if before is None else before.issuers.get(issuer.issuer)
+            if kept is None or kept.config != issuer:
+                kept = await self._issuer(issuer)
+            sources.issuers[issuer.issuer] = kept
+        if config.proxy is not None:
+            same = before is not None and before.proxy is not None and before.proxy.config == config.proxy
+            sources.proxy = before.proxy if same and before else TrustedProxy(config.proxy, self._digest)
         self._sources = sources
-        self._watch(sources)
+        self._watch(before, sources)
 
-    def _watch(self, sources: _Sources) -> None:
-        wanted = {source for source in (sources.tokens,) if source is not None}
-        for source in [one for one in self._watched if one not in wanted]:
-            source.withdrawn = True
-            self._watched.pop(source).cancel()
-        for source in wanted - self._watched.keys():
-            self._watched[source] = scope = trio.CancelScope()
-            self._nursery.start_soon(self._run, source, scope)
+    async def _tokens(self, path: Path, before: _Sources | None) -> StaticTokens:
+        if before is not None and before.tokens is not None and before.tokens.path == path:
+            return before.tokens
+        tokens = StaticTokens(path, self._seams)
+        await tokens.look()
+        if tokens.problem is not None:
+            raise TokenFileError(tokens.problem)
+        return tokens
 
-    async def _run(self, source: StaticTokens, scope: trio.CancelScope) -> None:
+    async def _issuer(self, config: JwtConfig) -> Jwt:
+        try:
+            from ._jwks import FetchedKeys, KeyFile
+            from ._jwt import Jwt
+        except ImportError as error:
+            if error.name is None or error.name.partition(".")[0] != "joserfc":
+                raise
+            raise UnsafeDoor(
+                "JSON Web Tokens cannot be proven without joserfc; `pip install 'afpool[serve]'`"
+            ) from None
+        if "://" in config.jwks:
+            return Jwt(
+                config, FetchedKeys(config.jwks, self._seams, self._transport), self._seams, self._digest
+            )
+        file = KeyFile(Path(config.jwks), self._seams)
+        await file.look()
+        if file.problem is not None:
+            raise UnsafeDoor(f"{file.problem}; tokens of its issuer could not be proven")
+        return Jwt(config, file, self._seams, self._digest)
+
+    def _watch(self, before: _Sources | None, sources: _Sources) -> None:
+        after = sources.all()
+        for source in [] if before is None else before.all():
+            if source not in after:
+                source.withdrawn = True
+                if not isinstance(source, TrustedProxy):
+                    self._watches.pop(source).cancel()
+        for source in after:
+            if not isinstance(source, TrustedProxy) and source not in self._watches:
+                self._watches[source] = scope = trio.CancelScope()
+                self._nursery.start_soon(self._keep, source, scope)
+
+    async def _keep(self, source: StaticTokens | Jwt, scope: trio.CancelScope) -> None:
         with scope:
-            await source.watch()
+            while True:
+                kind = "nothing"
+                try:
+                    await (source.watch() if isinstance(source, StaticTokens) else source.source.watch())
+                except Exception as error:  # noqa: BLE001 -- what one source fails by must not end the service
+                    kind = type(error).__name__
+                logger.error("watching what proves callers raised %s; it begins again", kind)
+                await trio.sleep(RESTART)
 
     async def refresh(self) -> None:
         """Look at files now, as a reload does. Checkpoints."""
         await trio.lowlevel.checkpoint()
-        if self._sources is not None and self._sources.tokens is not None:
-            await self._sources.tokens.look()
+        for source in [] if self._sources is None else self._sources.all():
+            if isinstance(source, StaticTokens):
+                await source.look()
+            elif not isinstance(source, TrustedProxy):
+                await source.source.look()
 
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the sources now, in words without secrets; empty where all is well."""
-        sources = self._sources
-        found = [] if sources is None or sources.tokens is None else [sources.tokens.problem]
+        found: list[str | None] = []
+        for source in [] if self._sources is None else self._sources.all():
+            if isinstance(source, StaticTokens):
+                found.append(source.problem)
+            elif not isinstance(source, TrustedProxy):
+                found.append(source.source.problem)
         return tuple(problem for problem in found if problem is not None)
 
     def __repr__(self) -> str:
         return "<Proof>"
 
 
-def _is_ours(token: Secret) -> bool:
-    return token.reveal().startswith(PREFIX)
-
-
 @contextlib.asynccontextmanager
-async def open_proof(config: IdentityConfig, *, seams: Seams | None = None) -> AsyncIterator[Proof]:
+async def open_proof(
+    config: IdentityConfig,
+    *,
+    seams: Seams | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[Proof]:
     """Open what proves callers, and close it with the block.
+
+    Keys at an address are fetched meanwhile: nobody waits for them here, and an issuer that does not answer
+    keeps nobody else's tokens from being proven.
 
     Args:
         config: What is taken for a proof, and whom it proves.
-        seams: Clock and threads.
+        seams: Clock, names, threads.
+        transport: Connects to issuers instead of us.
 
     Raises:
         TokenFileError: The token file is not there or cannot be used.
+        UnsafeDoor: As `Proof.reconfigure`.
     """
     async with trio.open_nursery() as nursery:
-        proof = Proof(nursery, Seams() if seams is None else seams)
+        proof = Proof(nursery, Seams() if seams is None else seams, transport)
         await proof.reconfigure(config)
         try:
             yield proof

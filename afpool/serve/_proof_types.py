@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from .._base.errors import AfpoolError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -23,6 +25,13 @@ Header: TypeAlias = tuple[bytes, bytes]
 UNIX: Final = "unix"
 # JSON-RPC leaves -32000 to -32099 to servers; the word that programs read is `data.code`.
 _RPC_CODE: Final = -32000
+
+
+class UnsafeDoor(AfpoolError):
+    """The configuration would open a door to whom nobody meant. Nothing listens."""
+
+    code = "unsafe-door"
+    deliveries = ("not-sent",)
 
 
 def _lowered(headers: Iterable[Header]) -> tuple[Header, ...]:
