@@ -101,3 +101,49 @@ def url_problem(text: str, schemes: tuple[str, ...]) -> str | None:
     if port == 0:
         return "holds a port that does not exist"
     return None
+
+
+def proxy_problem(text: str) -> str | None:
+    """Judge the address of a proxy."""
+    if text == "env":
+        return None
+    problem = url_problem(text, ("http", "https"))
+    if problem is not None:
+        return f"the proxy's address {problem}; SOCKS is not spoken"
+    parts = urlsplit(text)
+    if parts.path not in {"", "/"} or parts.query or text.endswith("?"):
+        return "the proxy's address holds a path or a query"
+    return None
+
+
+def redis_problem(text: str) -> str | None:
+    """Judge the address of a Redis server."""
+    if not re.match(r"(rediss?://[^/?#]|unix://.*/)", text):
+        return "the address is redis://host:port/db, rediss://… or unix:///path"
+    if set(re.findall(r"[?&]([^=&]+)", text)) - {"db"}:
+        return "the address takes no option but db"
+    return None
+
+
+def version_problem(text: str) -> str | None:
+    """Judge a version of the protocol."""
+    from ..protocol._eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
+
+    known = (*HANDSHAKE_VERSIONS, *STATELESS_VERSIONS)
+    return None if text in known else f"the versions that are spoken are {', '.join(known)}"
+
+
+def pattern_problem(text: str) -> str | None:
+    """Judge a pattern of names."""
+    from ..tools._pattern_syntax import compile_pattern
+
+    try:
+        compile_pattern(text)
+    except (ValueError, RecursionError):
+        return "the expression cannot be read, or not be matched in linear time"
+    return None
+
+
+def paths_problem(text: str) -> str | None:
+    """Judge a dotted path inside an argument."""
+    return "the path has more than 100 parts" if text.count(".") >= 100 else None

@@ -2,8 +2,8 @@
 
 Rules:
 
-* A value of a file is judged by its shape first (`fits`), which is exactly what the schema says; what is wrong
-  there is a structural problem. What only a program can judge (`check`) comes after.
+* A value of a file is judged by its shape first (`fits`), which is what the schema says; what is wrong there
+  is a structural problem. What only a program can judge (`check`) comes after.
 * Wherever a kind is no text, a text with `${…}` in it may stand for it, and is read as it would be said by a
   variable of the environment: `"8765"` is a number there, `"true"` a boolean.
 * `hidden` kinds are never shown, whatever they hold. `telling` kinds can hold no secret (numbers, choices,
@@ -370,7 +370,7 @@ class Number(Kind):
             number["exclusiveMinimum"] = self._above
         else:
             number["minimum"] = -int(self._most)
-        number["maximum"] = int(self._most) if self._most.is_integer() else self._most
+        number["maximum"] = int(self._most) if float(self._most).is_integer() else self._most
         texts = [{"type": "string", "pattern": self._pattern}] if self._pattern else []
         return {"anyOf": [number, *texts, EXPANDED]}
 

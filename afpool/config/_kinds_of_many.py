@@ -6,11 +6,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from .._base.secret import Secret
 from ._checks import trusted_url_problem
 from ._kinds import HIDDEN, INVALID, Kind, Text, Unfit, compiled, named
 from ._problems import shown_name
 from ._tables import note
+from ._templates import argument_judge, url_judge
 from ._written import Written
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ class Listing(Kind):
     """
 
     def __init__(self, of: Kind, *, least: int = 0, single: bool = False) -> None:
-        self._of = of
+        self.of = of
         self._least = least
         self._single = single
         self.hidden = of.hidden
@@ -46,7 +49,7 @@ class Listing(Kind):
             return place.refuse(f"expected {self.expects}, not {named(raw)}", structural=True)
         if not self._least <= len(raw) <= MOST:
             return place.refuse(f"expected {self.expects}; it has {len(raw)} members", structural=True)
-        read = [self._of.read(each, place.child(index)) for index, each in enumerate(raw)]
+        read = [self.of.read(each, place.child(index)) for index, each in enumerate(raw)]
         return INVALID if any(each is INVALID for each in read) else tuple(read)
 
     def from_text(self, text: str, place: Place) -> Any:
@@ -54,22 +57,22 @@ class Listing(Kind):
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not self._least <= len(parts) <= MOST:
             return place.refuse(f"expected {self.expects}, parted by commas")
-        read = [self._of.from_text(part, place) for part in parts]
+        read = [self.of.from_text(part, place) for part in parts]
         return INVALID if any(each is INVALID for each in read) else tuple(read)
 
     def schema(self) -> dict[str, Any]:
         """See `Kind.schema`."""
-        many: dict[str, Any] = {"type": "array", "items": self._of.schema(), "maxItems": MOST}
+        many: dict[str, Any] = {"type": "array", "items": self.of.schema(), "maxItems": MOST}
         if self._least:
             many["minItems"] = self._least
-        return {"anyOf": [many, self._of.schema()]} if self._single else many
+        return {"anyOf": [many, self.of.schema()]} if self._single else many
 
     def shown(self, value: Any, raw: Any) -> Any:
         """See `Kind.shown`."""
         if value is None:
             return None
         each = raw if isinstance(raw, list) and len(raw) == len(value) else [raw] * len(value)
-        return [self._of.shown(one, said) for one, said in zip(value, each, strict=True)]
+        return [self.of.shown(one, said) for one, said in zip(value, each, strict=True)]
 
 
 class Named(Kind):
@@ -240,3 +243,36 @@ class Phrase(Kind):
         if value is None:
             return None
         return HIDDEN if self.hidden else value.written.reveal()
+
+
+class UrlPhrase(Phrase):
+    """The URL of a server; what stands behind a question mark is never shown."""
+
+    def __init__(self) -> None:
+        super().__init__(url_judge, pattern=r"^(?:https?|wss?)://", expects="a URL (http, https, ws, wss)")
+
+    def shown(self, value: Any, raw: Any) -> Any:  # noqa: ARG002 -- it is always shown as written
+        """See `Kind.shown`."""
+        if value is None:
+            return None
+        url, mark, _ = value.written.reveal().partition("?")
+        return f"{url}?{HIDDEN}" if mark else url
+
+
+class FolderPhrase(Phrase):
+    """The path of a folder, in which a field of the identity may be the name of one."""
+
+    def __init__(self) -> None:
+        super().__init__(argument_judge, expects="the path of a folder", least=1)
+        self._path = FilePath(there="folder", expects="the path of a folder")
+
+    def check(self, value: Written, place: Place) -> Written:
+        """See `Kind.check`."""
+        value = super().check(value, place)
+        if not value.fields:
+            path = self._path.check(self._path.parse(value.reveal()), place)
+            return attrs.evolve(value, pieces=(Secret(path),))
+        first = value.pieces[0]
+        if not isinstance(first, Secret) or not first.reveal().startswith("/"):
+            raise Unfit("where a field of an identity stands in it, it has to begin with / and a folder")
+        return value

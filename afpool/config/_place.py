@@ -12,7 +12,7 @@ from ._kinds import INVALID
 from ._problems import Problem, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ._written import Written
@@ -76,7 +76,12 @@ class Reading:
     origins: dict[str, Origin] = attrs.field(factory=dict)
     shown: dict[str, Any] = attrs.field(factory=dict)
     files: list[Path] = attrs.field(factory=list)
-    special: Callable[[str], tuple[str, str] | None] | None = None
+    warned: set[tuple[object, ...]] = attrs.field(factory=set)
+
+    def refuse_at(self, key: str, what: str, near: str | None = None) -> None:
+        """Note a problem of a setting by its key, where that was read."""
+        origin = self.origins.get(key, DEFAULT)
+        self.problems.append(Problem(origin.file or origin.kind, origin.line, key, what, near))
 
 
 @attrs.frozen(eq=False)
@@ -129,8 +134,10 @@ class Place:
         return INVALID
 
     def warn(self, what: str, near: str | None = None) -> None:
-        """Note something that is passed over."""
-        if len(self.reading.warnings) < MOST_PROBLEMS:
+        """Note something that is passed over: the first time that a file has a key of this name."""
+        said = (self.source.name, self.path[-1] if self.path else "", what)
+        if said not in self.reading.warned and len(self.reading.warnings) < MOST_PROBLEMS:
+            self.reading.warned.add(said)
             self.reading.warnings.append(self._problem(what, near, structural=False))
 
     def expand(self, text: str) -> Written | None:

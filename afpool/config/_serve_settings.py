@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping  # noqa: TC003  (attrs resolves the annotations)
+from collections.abc import Iterator, Mapping  # noqa: TC003  (attrs resolves the annotations)
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
@@ -222,11 +222,12 @@ class ProxyConfig:
         ),
     )
 
-    def __attrs_post_init__(self) -> None:
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Give what cannot be: a setting and why."""
         if len(set(self.headers.values())) < len(self.headers):
-            raise ValueError("headers names one header for two fields")
+            yield "headers", "one header stands for two fields"
         if self.required is not None and not set(self.required) <= self.headers.keys():
-            raise ValueError("required names a field that has no header")
+            yield "required", "it names a field that has no header"
 
 
 @attrs.frozen(kw_only=True)
@@ -286,10 +287,11 @@ class IdentityConfig:
         ),
     )
 
-    def __attrs_post_init__(self) -> None:
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Give what cannot be: a setting and why."""
         issuers = [each.issuer for each in self.jwt]
         if len(set(issuers)) < len(issuers):
-            raise ValueError("jwt names one issuer twice; give it several audiences instead")
+            yield "jwt", "one issuer stands there twice; give it several audiences instead"
 
     @property
     def proves(self) -> bool:
@@ -305,7 +307,7 @@ class ServeLimits:
         body: The largest request body.
         header_bytes: All headers of a request together.
         headers: How many of them.
-        calls: Calls at once of everybody. Where all are taken the next place goes to the tenant that has fewest.
+        calls: Calls at once of everybody. Where all are taken the next one is of the tenant that has fewest.
         call_wait: How long a call waits for such a place.
         calls_per_principal: Calls at once of one principal.
         calls_per_tenant: Calls at once of one tenant.
@@ -365,7 +367,7 @@ class ServeConfig:
         path: Where MCP over HTTP is.
         websocket_path: Where MCP over WebSocket is; `None` is nowhere (`""` in a file).
         tls: The certificate; plain where absent.
-        allowed_hosts: What `Host` may say, with or without port; bound to loopback, names of this machine too.
+        allowed_hosts: What `Host` may say, with or without port; on loopback, names of this machine too.
         allowed_origins: What `Origin` may say, such as `https://app.example.com`; no wildcard, never `null`.
         identity: How callers prove who they are.
         limits: What they may use up.
@@ -441,9 +443,10 @@ class ServeConfig:
         default=True, metadata=setting(Boolean(), "Watch the files and read them again when they change.")
     )
 
-    def __attrs_post_init__(self) -> None:
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Give what cannot be: a setting and why."""
         if self.websocket_path is not None and self.websocket_path == self.path:
-            raise ValueError("path and websocket_path are the same")
+            yield "websocket_path", "it is the same as path"
 
     @property
     def unix_path(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Tables of settings: classes of attrs whose fields say what may stand in a file. Read and described here alike.
+"""Tables of settings: classes of attrs whose fields say what may stand in a file. Read and described alike.
 
 Rules:
 
@@ -43,6 +43,8 @@ class Field:
     kind: Kind
     doc: str
     default: Any
+    spelled: str = attrs.field(default=attrs.Factory(lambda self: self.name, takes_self=True))
+    """How a file spells it, where that is another client's."""
 
     @property
     def required(self) -> bool:
@@ -158,14 +160,7 @@ def rules_of(table: type) -> tuple[Rule, ...]:
     return rules
 
 
-def read_table(
-    table: type,
-    raw: Any,
-    place: Place,
-    layers: Layers | None = None,
-    *,
-    fields: tuple[Field, ...] | None = None,
-) -> dict[str, Any] | None:
+def read_table(table: type, raw: Any, place: Place, layers: Layers | None = None) -> dict[str, Any] | None:
     """Read a table.
 
     Args:
@@ -173,62 +168,78 @@ def read_table(
         raw: What stands in the file.
         place: Where.
         layers: What is said beside the file.
-        fields: These settings only, of a table that stands in two places.
 
     Returns:
-        The values that were given or came from beside; `None` where something is wrong, which was told.
+        The values that were given; `None` where something is wrong, which was told.
+    """
+    before = len(place.reading.problems)
+    given = read_fields(fields_of(table), raw, place, layers)
+    if given is not None:
+        judge(table, given, place)
+    return given if len(place.reading.problems) == before else None
+
+
+def judge(table: type, given: dict[str, Any], place: Place) -> None:
+    """Tell what does not hold between the settings of a table."""
+    say = {field.name: field.default for field in fields_of(table)} | given
+    for rule in rules_of(table):
+        problem = rule.problem(given, say)
+        if problem is not None:
+            place.refuse(problem, structural=True)
+
+
+def read_fields(
+    known: tuple[Field, ...], raw: Any, place: Place, layers: Layers | None = None, *, strict: bool = True
+) -> dict[str, Any] | None:
+    """Read settings, and tell of keys that are none: as problems, or where not `strict` as warnings.
+
+    Returns:
+        The values that were given, `INVALID` for those that cannot be read; `None` where it is no table.
     """
     if not isinstance(raw, dict):
         place.refuse(f"expected a table, not {named(raw)}", structural=True)
         return None
-    known = fields_of(table) if fields is None else fields
-    before = len(place.reading.problems)
-    names = [field.name for field in known]
+    names = [field.spelled for field in known]
     for name in raw:
         if name in names:
             continue
-        what = "is no setting" + ("" if place.path else " of the file")
-        if place.source.foreign and fields is None:
-            place.child(name).warn(f"{what} that is understood here; it is passed over", nearest(name, names))
+        near = nearest(name, names)
+        if strict:
+            place.child(name).refuse("there is no such setting", near, structural=True)
         else:
-            place.child(name).refuse(f"{what} that is known", nearest(name, names), structural=True)
+            place.child(name).warn("it is not understood here and passed over", near)
     given: dict[str, Any] = {}
     for field in known:
         value = _read_field(field, raw, place, layers)
         if value is not _ABSENT:
             given[field.name] = value
-    if len(place.reading.problems) > before:
-        return None
-    say = {field.name: field.default for field in known} | given
-    for rule in rules_of(table):
-        problem = rule.problem(given, say)
-        if problem is not None:
-            place.refuse(problem, structural=True)
-    return None if len(place.reading.problems) > before else given
+    return given
 
 
 _ABSENT: Final[Any] = object()
 
 
 def _read_field(field: Field, raw: dict[str, Any], place: Place, layers: Layers | None) -> Any:
-    child = place.child(field.name)
-    said = None if layers is None else layers.take(child.key)
+    key = f"{place.key}.{field.name}" if place.key else field.name
+    child = place.child(field.spelled, key=key)
+    said = None if layers is None else layers.take(key)
     if said is not None:
         return said.read(field.kind, child)
     kind = field.kind
-    beneath = layers is not None and layers.beneath(child.key)
-    if isinstance(kind, Record) and (field.name in raw or beneath or not field.required):
-        if field.name not in raw and not beneath and field.default is None:
-            _note_default(field, child)
-            return _ABSENT
-        return kind.read_record(raw.get(field.name, {}), child, layers)
-    if field.name in raw:
-        value = kind.read(raw[field.name], child)
-        if value is not INVALID:
-            note(kind, value, raw[field.name], child)
+    there = field.spelled in raw
+    if isinstance(kind, Record):
+        beneath = layers is not None and layers.beneath(key)
+        # a table that is not there has defaults of its own, and settings that may come from beside the file
+        if there or beneath or isinstance(field.default, attrs.Factory):
+            value = kind.read_record(raw.get(field.spelled, {}), child, layers)
+            return value if there or beneath or value is INVALID else _ABSENT
+    if there:
+        value = kind.read(raw[field.spelled], child)
+        if value is not INVALID and not hasattr(getattr(kind, "of", kind), "table"):
+            note(kind, value, raw[field.spelled], child)
         return value
     if field.required:
-        return place.refuse(f"{field.name} is missing: {kind.expects}", structural=True)
+        return place.refuse(f"{field.spelled} is missing ({kind.expects})", structural=True)
     _note_default(field, child)
     return _ABSENT
 
@@ -255,6 +266,17 @@ def variables_in(raw: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def finished(record: Any, place: Place) -> Any:
+    """Have a table judged by itself (`wrong`); `INVALID` where something cannot be, which was told."""
+    before = len(place.reading.problems)
+    for name, what in record.wrong() if hasattr(record, "wrong") else ():
+        at = place
+        for part in name.split(".", 1):
+            at = at.child(part)
+        at.refuse(what)
+    return record if len(place.reading.problems) == before else INVALID
+
+
 class Record(Kind):
     """A table inside a table.
 
@@ -275,11 +297,7 @@ class Record(Kind):
         values = read_table(self.table, raw, place, layers)
         if values is None:
             return INVALID
-        try:
-            return self.table(**values)
-        except (TypeError, ValueError) as error:
-            # such a text is written by a table of this package, and names no value
-            return place.refuse(str(error))
+        return finished(self.table(**values), place)
 
     def read(self, raw: Any, place: Place) -> Any:
         """See `Kind.read`."""
