@@ -151,8 +151,8 @@ class Proof:
 
         Raises:
             TokenFileError: The token file cannot be used.
-            UnsafeDoor: Nobody could call, or a key file cannot be used, or an algorithm proves nothing. In
-                each case everything is as it was.
+            UnsafeDoor: What is configured proves nothing, or not to whom: an algorithm, a header, a key file,
+                an issuer that stands there twice. In each case everything is as it was.
         """
         if not config.proves and config.anonymous is None:
             raise UnsafeDoor(
@@ -216,6 +216,7 @@ class Proof:
                 self._watches[source] = scope = trio.CancelScope()
                 self._nursery.start_soon(self._keep, source, scope)
 
+    @trio.lowlevel.enable_ki_protection  # a ^C is the main task's
     async def _keep(self, source: StaticTokens | Jwt, scope: trio.CancelScope) -> None:
         with scope:
             while True:
@@ -271,10 +272,17 @@ async def open_proof(
         TokenFileError: The token file is not there or cannot be used.
         UnsafeDoor: As `Proof.reconfigure`.
     """
+    failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         proof = Proof(nursery, Seams() if seams is None else seams, transport)
-        await proof.reconfigure(config)
         try:
+            await proof.reconfigure(config)
             yield proof
+        except BaseException as error:  # noqa: BLE001 -- raised below, as itself and in no group
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        try:
+            raise failure
         finally:
-            nursery.cancel_scope.cancel()
+            failure = None
