@@ -22,6 +22,7 @@ from ._templates import Misfit, header_value, url_value, variable_value, word_va
 
 if TYPE_CHECKING:
     from .._base.identity import Identity
+    from .._base.secret import Basic, Bearer
     from ..client._plan import Transport
     from ..pool._server import PlanFunction, ShareFunction
     from ._config import Config
@@ -114,7 +115,7 @@ def _tls(tls: TlsSettings | None) -> TlsConfig:
 def _proxy(proxy: ProxySettings | None) -> Proxy | Any:
     if proxy is None or proxy.url == "env":
         return None if proxy is None else "env"
-    credential = None
+    credential: Basic | Bearer | None = None
     if proxy.token is not None:
         credential = bearer(proxy.token)
     elif proxy.username is not None and proxy.password is not None:

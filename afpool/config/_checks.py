@@ -90,7 +90,7 @@ def url_problem(text: str, schemes: tuple[str, ...]) -> str | None:
         host = parts.hostname
     except ValueError:
         return "cannot be parsed"
-    if parts.scheme not in schemes:
+    if not text.startswith(tuple(f"{scheme}://" for scheme in schemes)):
         return f"must start with one of {', '.join(scheme + '://' for scheme in schemes)}"
     if not host:
         return "names no host"

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import attrs
 import trio
@@ -22,7 +22,7 @@ from .._base.secret import header_map
 from ..credentials import EnvironmentCredentials, FileCredentials, OAuth, OAuthClient, OAuthSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from .._base.credential import Anonymous, CredentialProvider, CredentialRequest, NeedsAuthorization
     from .._base.identity import Identity
@@ -73,16 +73,22 @@ class ConfiguredCredentials:
     async def reconfigure(self, credentials: Mapping[str, CredentialConfig]) -> None:
         """Vend what another configuration names. What has not changed stays as it is.
 
-        Cancelled, some may have changed and others not; call it again.
+        At least one checkpoint. It changes in one step; cancelled before that, nothing has changed.
         """
         await trio.lowlevel.checkpoint()
-        for name in [name for name, kept in self._kept.items() if kept.config != credentials.get(name)]:
-            gone = self._kept.pop(name)
-            if gone.scope is not None:
-                gone.scope.cancel()
-        for name, config in credentials.items():
-            if name not in self._kept:
-                self._kept[name] = await self._opened(config)
+        made: dict[str, _Kept] = {}
+        try:
+            for name, config in credentials.items():
+                kept = self._kept.get(name)
+                if kept is None or kept.config != config:
+                    made[name] = await self._opened(config)
+        except BaseException:
+            _close(made.values())
+            raise
+        then = {name: made[name] if name in made else self._kept[name] for name in credentials}
+        gone = [kept for name, kept in self._kept.items() if then.get(name) is not kept]
+        self._kept = then
+        _close(gone)
 
     async def _opened(self, config: CredentialConfig) -> _Kept:
         if config.type != "oauth":
@@ -94,6 +100,12 @@ class ConfiguredCredentials:
         return f"ConfiguredCredentials({', '.join(sorted(self._kept))})"
 
 
+def _close(gone: Iterable[_Kept]) -> None:
+    for kept in gone:
+        if kept.scope is not None:
+            kept.scope.cancel()
+
+
 @final
 class _Static:
     """Gives one credential."""
@@ -101,7 +113,7 @@ class _Static:
     def __init__(self, issued: Issued) -> None:
         self._issued = issued
 
-    async def get(self, _: CredentialRequest) -> Issued:
+    async def get(self, request: CredentialRequest) -> Issued:  # noqa: ARG002 -- as the port says
         """Give it. One checkpoint."""
         await trio.lowlevel.checkpoint()
         return self._issued
@@ -117,26 +129,28 @@ def _simple(config: CredentialConfig) -> CredentialProvider:
     return _Static(Issued(header_map(dict(config.headers))))
 
 
-async def _run_oauth(
-    config: CredentialConfig, *, task_status: trio.TaskStatus[tuple[OAuth, trio.CancelScope]]
-) -> None:
-    settings = OAuthSettings(
-        clients=(
-            OAuthClient(
-                client_id=config.client_id or "",
-                client_secret=config.client_secret,
-                issuer=config.issuer,
-                service=config.name,
-                auth_method=config.auth_method,
-            ),
-        ),
+def _oauth_settings(config: CredentialConfig) -> OAuthSettings:
+    client = OAuthClient(
+        client_id=config.client_id or "",
+        client_secret=config.client_secret,
+        issuer=config.issuer,
+        service=config.name,
+        auth_method=config.auth_method,
+    )
+    return OAuthSettings(
+        clients=(client,),  # type: ignore[arg-type] -- mypy cannot read `converter=tuple`
         register=False,
         grant="client_credentials",
         machine_grant_per=config.per,
         allow_private=config.allow_private,
         legacy_endpoints=config.legacy_endpoints,
     )
-    async with OAuth(settings) as oauth:
+
+
+async def _run_oauth(
+    config: CredentialConfig, *, task_status: trio.TaskStatus[tuple[OAuth, trio.CancelScope]]
+) -> None:
+    async with OAuth(_oauth_settings(config)) as oauth:
         with trio.CancelScope() as scope:
             task_status.started((oauth, scope))
             await trio.sleep_forever()
@@ -200,7 +214,7 @@ async def _store(config: ArtifactsConfig, stack: contextlib.AsyncExitStack) -> A
         from ..artifacts import RedisArtifacts
 
         assert config.url is not None, "the reader has seen to it"
-        named = {} if config.prefix is None else {"prefix": config.prefix}
+        named: dict[str, Any] = {} if config.prefix is None else {"prefix": config.prefix}
         return await stack.enter_async_context(
             RedisArtifacts(
                 config.url.reveal(),
@@ -213,5 +227,9 @@ async def _store(config: ArtifactsConfig, stack: contextlib.AsyncExitStack) -> A
         )
     from ..artifacts import MemoryArtifacts
 
-    given = {"max_bytes_per_scope": size, "max_count_per_scope": many, "max_bytes": config.max_bytes}
+    given: dict[str, Any] = {
+        "max_bytes_per_scope": size,
+        "max_count_per_scope": many,
+        "max_bytes": config.max_bytes,
+    }
     return MemoryArtifacts(ttl=ttl, **{name: value for name, value in given.items() if value is not None})

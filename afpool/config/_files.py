@@ -128,6 +128,7 @@ def read_toml(text: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
         BadFile: It is no TOML, or nests too deep.
     """
     why: BadFile | None = None
+    raw: dict[str, Any] = {}
     try:
         raw = tomllib.loads(text)
     except RecursionError:

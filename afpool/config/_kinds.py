@@ -222,7 +222,7 @@ class Choice(Kind):
     def __init__(self, *words: str, literal: bool = False) -> None:
         self.words = words
         self._literal = literal
-        self.expects = "one of " + ", ".join(words) if len(words) > 1 else repr(words[0])
+        self.expects = "one of " + ", ".join(words)
 
     def read(self, raw: Any, place: Place) -> Any:
         """See `Kind.read`."""

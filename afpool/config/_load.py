@@ -44,7 +44,7 @@ def load_config(
     """Read a configuration. Flags count before variables, these before the file, that before defaults.
 
     Args:
-        path: The file: TOML, or, where its name ends in `.json`, what other MCP clients keep their servers in.
+        path: The file: TOML, or, with a name in `.json`, what other MCP clients keep their servers in.
             Without it the one that `AFPOOL_CONFIG` names, or `afpool.toml` in the current folder if that
             is there; neither is needed.
         mcp_config: Files of other clients (`.mcp.json`), whose servers are added.
@@ -92,6 +92,9 @@ def _read(
         here = Source("default", Path.cwd(), Path.cwd())
         given = _document({}, Place(reading, here, (), ""), layers)
     layers.left()
+    for key in ("servers", "mcpServers", "credentials"):
+        reading.origins.pop(key, None)
+        reading.shown.pop(key, None)
     servers = _servers(reading, given, others)
     _cross_check(reading, servers, given)
     if reading.problems:

@@ -117,10 +117,9 @@ class Place:
                 return line
         return None
 
-    @property
-    def origin(self) -> Origin:
-        """Where a value that stands here came from."""
-        return Origin("file", self.source.name, self.line)
+    def origin(self, variables: tuple[str, ...] = ()) -> Origin:
+        """Say where a value that stands here came from."""
+        return Origin("file", self.source.name, self.line, variables)
 
     def _problem(self, what: str, near: str | None, structural: bool) -> Problem:
         return Problem(

@@ -8,17 +8,15 @@ around a key stands for it. A test holds that every key of every text has its li
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]
 
 _TOML_TOKEN: Final = re.compile(
-    r'''(?P<space>[ \t\r]+|\#[^\n]*)
+    r'''[ \t\r]+|\#[^\n]*
     |(?P<newline>\n)
     |(?P<long>"""(?:[^"\\]|\\.|"(?!""))*"{3,5}|\'\'\'(?:[^\']|\'(?!\'\'))*\'{3,5})
     |(?P<basic>"(?:[^"\\\n]|\\.)*")
@@ -27,6 +25,7 @@ _TOML_TOKEN: Final = re.compile(
     |(?P<bare>[^\s\[\]{}=,."\'\#]+)''',
     re.VERBOSE | re.DOTALL,
 )
+_LINE_END: Final = re.compile("\n")
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b"}
 
@@ -36,29 +35,28 @@ class _Lost(Exception):
 
 
 class _Tokens:
-    """The tokens of a text, and the line that the next one stands on."""
+    """The tokens of a text: `kind` and `text` of the one that is next; at the end the kind is empty."""
 
     def __init__(self, text: str, token: re.Pattern[str]) -> None:
-        self._found = self._all(text, token)
-        self.line = 1
+        self._found = token.finditer(text)
+        self._ends = [match.start() for match in _LINE_END.finditer(text)]
+        self._at = 0
         self.kind = self.text = ""
         self.step()
 
-    def _all(self, text: str, token: re.Pattern[str]) -> Iterator[tuple[str, str, int]]:
-        at, line = 0, 1
-        while at < len(text):
-            match = token.match(text, at)
-            if match is None or match.end() == at:
-                raise _Lost
-            kind, found = match.lastgroup or "", match.group()
-            if kind != "space":
-                yield kind, found, line
-            line += found.count("\n")
-            at = match.end()
-
     def step(self) -> None:
-        """Go to the next token; at the end its kind is empty."""
-        self.kind, self.text, self.line = next(self._found, ("", "", self.line))
+        """Go to the next token."""
+        for match in self._found:
+            kind = match.lastgroup
+            if kind is not None:
+                self.kind, self.text, self._at = kind, match.group(), match.start()
+                return
+        self.kind = self.text = ""
+
+    @property
+    def line(self) -> int:
+        """The line that the next token begins on."""
+        return bisect.bisect_left(self._ends, self._at) + 1
 
     def skip_lines(self) -> None:
         """Go over line ends."""
@@ -196,7 +194,7 @@ def toml_lines(text: str) -> dict[Path, int]:
 
 
 _JSON_TOKEN: Final = re.compile(
-    r"""(?P<space>[ \t\r\n]+)|(?P<basic>"(?:[^"\\]|\\.)*")|(?P<sign>[\[\]{}:,])|(?P<bare>[^\s\[\]{}:,"]+)"""
+    r"""[ \t\r\n]+|(?P<basic>"(?:[^"\\]|\\.)*")|(?P<sign>[\[\]{}:,])|(?P<bare>[^\s\[\]{}:,"]+)"""
 )
 
 
@@ -230,7 +228,7 @@ def json_lines(text: str) -> tuple[dict[Path, int], list[tuple[Path, int]]]:
                 open_.pop()
                 key = None
             elif open_ and open_[-1][1] == "{" and key is None and at.kind == "basic":
-                key = json.loads(at.text)
+                key = str(json.loads(at.text))
                 path = (*open_[-1][0], key)
                 if path in lines:
                     twice.append((path, at.line))

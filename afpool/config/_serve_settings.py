@@ -27,6 +27,14 @@ _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _IDENTITY_FIELD: Final = rf"^(?:{'|'.join(FIELDS)})$"
 
 
+def _lower_names(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType({field: name.lower() for field, name in headers.items()})
+
+
+def _or_none(text: str | None) -> str | None:
+    return text or None
+
+
 @attrs.frozen(kw_only=True)
 class TlsFiles:
     """The certificate that the service shows.
@@ -212,7 +220,7 @@ class ProxyConfig:
             ),
             "Identity field to the header that gives it.",
         ),
-        converter=lambda headers: MappingProxyType({field: name.lower() for field, name in headers.items()}),
+        converter=_lower_names,
     )
     required: tuple[str, ...] | None = attrs.field(
         default=None,
@@ -402,7 +410,7 @@ class ServeConfig:
             ),
             "Where MCP over WebSocket is; an empty string is nowhere.",
         ),
-        converter=lambda path: path or None,
+        converter=_or_none,
     )
     tls: TlsFiles | None = attrs.field(default=None, metadata=setting(Record(TlsFiles), "Speak TLS."))
     allowed_hosts: tuple[str, ...] = attrs.field(

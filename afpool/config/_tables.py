@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
+from ._expand import MARK
 from ._kinds import INVALID, Kind, Unfit, named
 from ._place import DEFAULT
 from ._problems import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._layers import Layers
     from ._place import Place
 
@@ -50,6 +53,12 @@ class Field:
     def required(self) -> bool:
         """Whether it has to be there."""
         return self.default is attrs.NOTHING
+
+    @property
+    def made(self) -> Callable[[], Any] | None:
+        """What makes its default, where that is a table of its own."""
+        factory: Callable[[], Any] | None = getattr(self.default, "factory", None)
+        return factory
 
 
 class Rule(Protocol):
@@ -220,17 +229,19 @@ _ABSENT: Final[Any] = object()
 
 
 def _read_field(field: Field, raw: dict[str, Any], place: Place, layers: Layers | None) -> Any:
+    there = field.spelled in raw
+    if layers is None and not there and not field.required:
+        return _ABSENT  # most settings of most servers
     key = f"{place.key}.{field.name}" if place.key else field.name
     child = place.child(field.spelled, key=key)
     said = None if layers is None else layers.take(key)
     if said is not None:
         return said.read(field.kind, child)
     kind = field.kind
-    there = field.spelled in raw
     if isinstance(kind, Record):
         beneath = layers is not None and layers.beneath(key)
         # a table that is not there has defaults of its own, and settings that may come from beside the file
-        if there or beneath or isinstance(field.default, attrs.Factory):
+        if there or beneath or field.made is not None:
             value = kind.read_record(raw.get(field.spelled, {}), child, layers)
             return value if there or beneath or value is INVALID else _ABSENT
     if there:
@@ -245,9 +256,7 @@ def _read_field(field: Field, raw: dict[str, Any], place: Place, layers: Layers 
 
 
 def _note_default(field: Field, child: Place) -> None:
-    default = field.default
-    if isinstance(default, attrs.Factory):
-        default = default.factory()
+    default = field.default if field.made is None else field.made()
     child.reading.origins[child.key] = DEFAULT
     child.reading.shown[child.key] = field.kind.shown(default, None)
 
@@ -255,15 +264,17 @@ def _note_default(field: Field, child: Place) -> None:
 def note(kind: Kind, value: Any, raw: Any, child: Place) -> None:
     """Keep where a value came from and what may be shown of it."""
     reading = child.reading
-    reading.origins[child.key] = attrs.evolve(child.origin, variables=variables_in(raw))
+    reading.origins[child.key] = child.origin(variables_in(raw))
     reading.shown[child.key] = kind.shown(value, raw)
 
 
 def variables_in(raw: Any) -> tuple[str, ...]:
     """Give the variables that are read for a text, or for the texts of a list."""
-    texts = raw if isinstance(raw, list) else [raw]
-    found = [name for text in texts if isinstance(text, str) for name in _VARIABLE.findall(text)]
-    return tuple(dict.fromkeys(found))
+    texts = raw if isinstance(raw, list) else (raw,)
+    found = [
+        name for text in texts if isinstance(text, str) and MARK in text for name in _VARIABLE.findall(text)
+    ]
+    return tuple(dict.fromkeys(found)) if found else ()
 
 
 def finished(record: Any, place: Place) -> Any:
@@ -282,17 +293,17 @@ class Record(Kind):
 
     Args:
         table: Its class.
-        short: A bare string stands for a table with this one setting.
+        short: A bare value stands for a table with this one setting.
     """
 
     def __init__(self, table: type, *, short: str | None = None) -> None:
         self.table = table
         self._short = short
-        self.expects = "a table" if short is None else f"a table, or a string for its {short}"
+        self.expects = "a table" if short is None else f"a table, or its {short}"
 
     def read_record(self, raw: Any, place: Place, layers: Layers | None = None) -> Any:
         """Read it."""
-        if self._short is not None and isinstance(raw, str):
+        if self._short is not None and not isinstance(raw, dict):
             raw = {self._short: raw}
         values = read_table(self.table, raw, place, layers)
         if values is None:
