@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from .._base.errors import AfpoolError
+from .._base.errors import AfpoolError, IdentityMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,13 +86,19 @@ class Proven:
     expires_at: float | None = None
     still_holds: Callable[[], bool] = _always
 
-    def caller(self) -> Identity | None:
-        """The identity as long as the proof holds, then `None`.
+    def caller(self) -> Identity:
+        """The identity, as long as the proof holds.
 
         This is what a call gets as its `identity`: it is asked anew at every recheck, so that a call whose
-        token is revoked while it waits is refused at the next gate.
+        token is revoked while it waits is refused at the next gate. It raises then and gives no `None`, which
+        would be nobody: servers that are the same for everybody (`keyed_on=()`) let nobody in, too.
+
+        Raises:
+            IdentityMissing: It holds no longer.
         """
-        return self.identity if self.still_holds() else None
+        if not self.still_holds():
+            raise IdentityMissing("what proved who calls holds no longer; nothing was sent; prove it anew")
+        return self.identity
 
     def __repr__(self) -> str:
         return f"<Proven by {self.subject}>"
