@@ -90,8 +90,8 @@ class Proven:
         """The identity, as long as the proof holds.
 
         This is what a call gets as its `identity`: it is asked anew at every recheck, so that a call whose
-        token is revoked while it waits is refused at the next gate. It raises then and gives no `None`, which
-        would be nobody: servers that are the same for everybody (`keyed_on=()`) let nobody in, too.
+        token is revoked while it waits is refused at the next gate. It raises then and gives no `None`: that
+        would be nobody, and what is there for everybody nobody may list, too.
 
         Raises:
             IdentityMissing: It holds no longer.

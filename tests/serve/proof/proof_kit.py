@@ -164,7 +164,7 @@ def header_of(refused: Refused, name: bytes) -> str | None:
     return found[0] if found else None
 
 
-def is_refused(found: Proven | Refused, status: int, words: str = "") -> Refused:
+def is_refused(found: Proven | Refused | None, status: int, words: str = "") -> Refused:
     """Hold that something was refused in this way, in the form that every refusal has."""
     assert isinstance(found, Refused), "it was let through"
     assert found.status == status, found

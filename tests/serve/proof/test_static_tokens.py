@@ -228,7 +228,7 @@ async def test_a_watcher_that_breaks_begins_again(
 async def test_a_call_whose_token_is_revoked_while_it_waits_for_a_credential_leaves_no_byte(
     tmp_path: Path, keyed_on: tuple[str, ...]
 ) -> None:
-    """Also on a server that is the same for everybody, where nobody in particular may call."""
+    """Also on a server that is the same for everybody, which would be listed for nobody in particular."""
     file, identity = tokens(tmp_path)
     new = file.new(Identity("acme", "alice"), "x")
     hold = trio.Event()
@@ -262,6 +262,8 @@ async def test_a_call_whose_token_is_revoked_while_it_waits_for_a_credential_lea
             hold.set()
         assert w.sent() == 1
         assert w.server.executions["echo"] == 1
+        with pytest.raises(IdentityMissing):
+            await w.pool.tools(found.caller)
 
 
 async def test_without_a_token_it_is_said_that_one_is_needed_and_no_error(tmp_path: Path) -> None:
