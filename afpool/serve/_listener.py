@@ -1,5 +1,4 @@
-"""Listening sockets, and what stands between one of them and the application: hypercorn's HTTP/1.1 and WebSocket
-under a reading loop of our own.
+"""Listening sockets and their connections: hypercorn's HTTP/1.1 and WebSocket, under our own reading loop.
 
 hypercorn's own loop is not used, because of what a hostile or broken client makes of it: an exception while
 one connection is read ends the whole server, a peer that takes no bytes can be neither waited out nor
@@ -18,10 +17,11 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import attrs
 import trio
@@ -75,8 +75,8 @@ class Connection:
     """One client's connection."""
 
     __slots__ = (
-        "_busy", "_closing", "_front", "_head_began", "_lock", "_protocol", "_reading", "_stream", "on_gone", "peer",
-        "tls", "unix",
+        "_busy", "_closing", "_front", "_head_began", "_held", "_lock", "_protocol", "_reading", "_stream",
+        "gone", "on_gone", "peer", "tls", "unix",
     )  # fmt: skip
 
     def __init__(self, front: Front, stream: Any, *, tls: bool) -> None:
@@ -88,9 +88,11 @@ class Connection:
         self._busy = False
         self._closing = False
         self._head_began: float | None = None
+        self._held: bytes | None = None
         self.tls = tls
         self.unix = False
         self.peer: str | None = None
+        self.gone = False
         # cancelled when the client has gone: one request at a time has them in here
         self.on_gone: dict[trio.CancelScope, None] = {}
 
@@ -112,7 +114,7 @@ class Connection:
                     self._front.app,
                     self._front.config,
                     self._front.context,
-                    _Tasks(nursery, self._front.config),
+                    cast("Any", _Tasks(nursery)),
                     ConnectionState({CONNECTION_KEY: self}),
                     self.tls,
                     None if self.peer is None else (self.peer, 0),
@@ -150,6 +152,10 @@ class Connection:
         transport = self._stream.transport_stream if self.tls else self._stream
         transport.socket.close()
 
+    def hold(self) -> None:
+        """Let the next piece, a head, leave together with the one after it. Synchronous."""
+        self._held = b""
+
     def release(self) -> None:
         """End it now if nothing is under way, else after the answer. Synchronous."""
         self._closing = True
@@ -170,6 +176,7 @@ class Connection:
             await protocol.handle(RawData(data))
 
     def _gone(self) -> None:
+        self.gone = True
         for scope in list(self.on_gone):
             scope.cancel()
 
@@ -190,10 +197,19 @@ class Connection:
 
     async def _handle_out(self, event: Event) -> None:
         if isinstance(event, RawData):
-            await self._write(event.data)
+            data = event.data
+            if self._held is not None:
+                if not self._held:
+                    self._held = data
+                    return
+                data, self._held = self._held + data, None
+            if data:
+                await self._write(data)
         elif isinstance(event, Closed):
+            await self._flush()
             await self._end()
         elif isinstance(event, Updated):
+            await self._flush()
             self._head_began = None
             self._busy = not event.idle
             limits = self._front.limits
@@ -203,6 +219,11 @@ class Connection:
                 self._reading.cancel()
             else:
                 self._reading.deadline = trio.current_time() + limits.keep_alive
+
+    async def _flush(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            await self._write(held)
 
     async def _write(self, data: bytes) -> None:
         try:
@@ -219,7 +240,7 @@ class Connection:
             self._reading.cancel()
 
     async def _end(self) -> None:
-        """Say that nothing follows, and read what the client still sends, so that it reads our last answer."""
+        """Say that nothing follows, and read on for a moment, so that the client reads our last answer."""
         self._closing = True
         try:
             if not self.tls:
@@ -237,11 +258,17 @@ class Front:
     Args:
         app: The ASGI application.
         limits: How long and how much is waited for.
+
+    Attributes:
+        tls: What TLS is spoken with to those who connect from now on; `None` where it is not.
+        connections: Those that are open.
+        refused: How many were closed unread, because there were too many.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], limits: ListenerLimits) -> None:
         self.app = ASGIWrapper(app)
         self.limits = limits
+        self.tls: ssl.SSLContext | None = None
         self.connections: dict[Connection, None] = {}
         self.refused = 0
         self.context = WorkerContext(None)
@@ -254,12 +281,17 @@ class Front:
         config.max_app_queue_size = 16
         self.config = config
 
-    async def serve(self, listener: trio.SocketListener, context: ssl.SSLContext | None) -> None:
+    def set_limits(self, limits: ListenerLimits) -> None:
+        """Wait by other limits from the next connection on. Synchronous."""
+        self.limits = limits
+        self.config.h11_max_incomplete_size = limits.header_bytes
+        self.config.websocket_max_message_size = limits.message_bytes
+
+    async def serve(self, listener: trio.SocketListener) -> None:
         """Accept connections until cancelled, which is when the socket is closed; connections go on.
 
         Args:
             listener: Bound and listening.
-            context: For TLS.
 
         Needs `run` around it.
         """
@@ -275,9 +307,10 @@ class Front:
                 self.refused += 1
                 await trio.aclose_forcefully(stream)
                 continue
-            if context is not None:
-                stream = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
-            self._nursery.start_soon(self._one, Connection(self, stream, tls=context is not None))
+            tls = self.tls
+            if tls is not None:
+                stream = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+            self._nursery.start_soon(self._one, Connection(self, stream, tls=tls is not None))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the connections until cancelled; then each is ended at once."""
@@ -318,11 +351,10 @@ class Front:
 class _Tasks:
     """Where hypercorn starts the application for a request of one connection."""
 
-    __slots__ = ("_config", "_nursery")
+    __slots__ = ("_nursery",)
 
-    def __init__(self, nursery: trio.Nursery, config: HypercornConfig) -> None:
+    def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._config = config
 
     async def spawn_app(
         self, app: Any, config: HypercornConfig, scope: Any, send: Callable[[Any], Awaitable[None]]
@@ -332,10 +364,9 @@ class _Tasks:
         self._nursery.start_soon(_run_app, app, scope, out, send)
 
         async def put(event: Any) -> None:
-            try:
+            # where it is broken, the application has answered and wants no more
+            with contextlib.suppress(trio.BrokenResourceError):
                 await into.send(event)
-            except trio.BrokenResourceError:
-                pass  # it has answered and wants no more
 
         return put
 
