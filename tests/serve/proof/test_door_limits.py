@@ -79,8 +79,11 @@ async def test_who_has_no_tenant_shares_no_tenants_bound() -> None:
 async def test_names_that_look_alike_are_counted_apart() -> None:
     limits = door(calls_per_principal=1)
     over = trio.Event()
-    names = [Identity("acme", "a"), Identity("\u0430cme", "a"), Identity("Acme", "a"), Identity("acme ", "a"),
-             Identity("acme", "a:b"), Identity("acme:a", "b"), Identity(None, "a"), Identity("None", "a")]  # fmt: skip
+    fields = [
+        ("acme", "a"), ("\u0430cme", "a"), ("Acme", "a"), ("acme ", "a"), ("acme", "a:b"), ("acme:a", "b"),
+        (None, "a"), ("None", "a"),
+    ]  # fmt: skip
+    names = [Identity(tenant, principal) for tenant, principal in fields]
     async with trio.open_nursery() as nursery:
         for who in names:
             await hold(limits, who, nursery, over)
