@@ -23,7 +23,7 @@ import attrs
 from joserfc import jws
 from joserfc.errors import UnsupportedAlgorithmError
 
-from ._jwks_keys import ALGORITHMS
+from ._jwks_keys import ALGORITHMS, KeySet
 from ._proof_bearer import MAX_TOKEN
 from ._proof_claims import identity_of
 from ._proof_types import Proven, UnsafeDoor
@@ -106,7 +106,7 @@ class Jwt:
         if registry is None:
             return "the token is signed by an algorithm that this service does not take"
         keys = await self.source.keys(token.kid)
-        if isinstance(keys, float):
+        if not isinstance(keys, KeySet):
             return NotNow(keys)
         key = keys.find(token.kid, token.algorithm)
         if key is None:

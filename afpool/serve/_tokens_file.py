@@ -101,15 +101,14 @@ def read_entries(
         FileNotFoundError: There is none.
         TokenFileError: It may be read by others, or does not hold what such a file holds.
     """
-    raw, stamp = b"", None
+    raw, found = b"", None
     try:
         # Not blocking: a pipe by that name would be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 -- one descriptor for the look and the reading
             found = os.fstat(file.fileno())
             problem = _not_private(found)
-            stamp = stamp_of(found)
-            if problem is None and stamp == known:
+            if problem is None and stamp_of(found) == known:
                 return None
             if problem is None:
                 raw = file.read(MAX_FILE + 1)
@@ -119,7 +118,7 @@ def read_entries(
         problem = f"cannot be read ({error.strerror or type(error).__name__})"
     if problem is None and len(raw) > MAX_FILE:
         problem = f"is larger than {MAX_FILE} bytes"
-    if problem is not None:
+    if problem is not None or found is None:
         raise TokenFileError(f"the token file {path} {problem}")
     entries = _entries(raw)
     del raw  # what is raised must not have it in its frame
@@ -128,7 +127,7 @@ def read_entries(
             f"the token file {path} is none that `afpool token` writes: {entries}; mend it or make a new one"
         )
     settled = found.st_mtime + _UNSETTLED < now and found.st_ctime + _UNSETTLED < now
-    return (stamp if settled else None), entries
+    return (stamp_of(found) if settled else None), entries
 
 
 def stamp_of(found: os.stat_result) -> Stamp:

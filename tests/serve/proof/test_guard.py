@@ -336,7 +336,8 @@ def test_one_warning_where_any_host_is_taken_from_the_world() -> None:
 
 # ------------------------------------------------------------------ for any input
 
-ANY = st.binary(max_size=30) | st.sampled_from([b"localhost", b"evil.example", b"null", b"http://localhost"])
+SAID = st.sampled_from([b"localhost", b"evil.example", b"null", b"http://localhost"])
+ANY = st.binary(max_size=30).map(lambda junk: b"canary-9" + junk) | SAID
 NAMES = st.sampled_from([b"host", b"origin", b"Host", b"content-type", b"mcp_session_id", b"x"]) | st.binary(
     max_size=8
 )
@@ -360,9 +361,7 @@ def test_what_comes_in_names_a_host_of_ours_and_no_page_of_others(
             assert is_loopback(origin.name)
     else:
         said = f"{found.message}{found.headers}{found.body!r}"
-        for _, value in headers:
-            if len(value) > 6 and value not in {b"localhost", b"http://localhost"}:
-                assert repr(value)[2:-1] not in said
+        assert "canary-9" not in said
 
 
 @given(st.text(max_size=40))

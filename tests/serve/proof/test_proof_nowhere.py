@@ -115,7 +115,8 @@ async def test_an_identity_that_was_proven_is_not_in_what_is_logged_of_it(
 @pytest.mark.parametrize(
     ("name", "value", "peer"),
     [("x-tenant", CANARY, "192.0.2.1"), ("x_tenant", CANARY, "10.0.0.9"), ("x-user", CANARY, "10.0.0.9"),
-     ("x-user", f"{CANARY}\n", "10.0.0.9"), ("x-user", CANARY * 80, "10.0.0.9"), ("authorization", CANARY, None),
+     ("x-user", f"{CANARY}\n", "10.0.0.9"), ("x-user", CANARY * 80, "10.0.0.9"),
+     ("authorization", CANARY, None),
      ("authorization", f"Bearer {CANARY} x", None), (f"x-{CANARY}", CANARY, None)],
 )  # fmt: skip
 async def test_a_header_is_shown_nowhere(
