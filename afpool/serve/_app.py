@@ -86,6 +86,8 @@ class Door:
                 return
         else:
             refused = self.guard.check(head)
+        # only who may call may read why he may not go on
+        told = _told(send, head) if refused is None else send
         if refused is None and head.path != (
             self.config.path if kind == "http" else self.config.websocket_path
         ):
@@ -99,16 +101,14 @@ class Door:
             proven = await self._proof.prove(head)
             if not isinstance(proven, Refused):
                 if kind == "http":
-                    await self._http.serve(scope, receive, _told(send, head), head, proven)
+                    await self._http.serve(scope, receive, told, head, proven)
                 else:
                     await self._sockets.serve(scope, receive, send, proven, lambda: self._health.draining)
                 return
             refused = proven
         self._note(refused)
         if kind == "http":
-            await send_whole(
-                _told(send, head), connection, refused.status, (*refused.headers, _CLOSE), refused.body
-            )
+            await send_whole(told, connection, refused.status, (*refused.headers, _CLOSE), refused.body)
         else:
             await receive()
             start = {
