@@ -115,10 +115,21 @@ class DoorLimits:
         self._calls = 0
         self._refused: dict[str, int] = {}
 
-    def _rates(self, rate: float | None) -> Rates[object] | None:
+    def reconfigure(self, limits: ServeLimits) -> None:
+        """Go on under other bounds. What is held stays held and counts; nobody is sent away for it."""
+        self._limits = limits
+        self._places.resize(limits.calls, per_tenant=_half(limits.calls))
+        self._principal_rates = self._rates(limits.rate_per_principal, self._principal_rates)
+        self._tenant_rates = self._rates(limits.rate_per_tenant, self._tenant_rates)
+
+    def _rates(self, rate: float | None, before: Rates[object] | None = None) -> Rates[object] | None:
         if rate is None:
             return None
-        return Rates(rate, 2 * rate if self._limits.burst is None else self._limits.burst, self._now)
+        burst = 2 * rate if self._limits.burst is None else self._limits.burst
+        if before is None:
+            return Rates(rate, burst, self._now)
+        before.change(rate, burst)
+        return before
 
     # ------------------------------------------------------------------ calls
 

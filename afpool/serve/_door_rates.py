@@ -29,14 +29,24 @@ class Rates(Generic[K]):
     __slots__ = ("_burst", "_full_at", "_now", "_rate", "_sweep_at")
 
     def __init__(self, rate: float, burst: float, now: Callable[[], float]) -> None:
-        if not (math.isfinite(rate) and rate > 0):
-            raise ValueError("a rate is a number above zero")
-        self._rate = rate
-        self._burst = max(1.0, burst)
+        self._set(rate, burst)
         self._now = now
         # When a bucket will be full: all that has to be known of it, and time does not change it.
         self._full_at: dict[K, float] = {}
         self._sweep_at = _SWEEP_FROM
+
+    def _set(self, rate: float, burst: float) -> None:
+        if not (math.isfinite(rate) and rate > 0):
+            raise ValueError("a rate is a number above zero")
+        self._rate = rate
+        self._burst = max(1.0, burst)
+
+    def change(self, rate: float, burst: float) -> None:
+        """Fill by another rate up to another burst; what was taken out stays out."""
+        now = self._now()
+        taken = {name: (moment - now) * self._rate for name, moment in self._full_at.items() if moment > now}
+        self._set(rate, burst)
+        self._full_at = {name: now + min(tokens, self._burst) / rate for name, tokens in taken.items()}
 
     def wait_for(self, name: K) -> float:
         """Seconds until a token can be taken; zero when there is one now."""

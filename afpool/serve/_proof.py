@@ -37,12 +37,13 @@ from ._tokens_text import PREFIX
 from ._trusted_proxy import TrustedProxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     import httpx
 
     from .._base.secret import Secret
     from ..config import IdentityConfig, JwtConfig
+    from ._jwks import KeySource
     from ._jwt import Jwt, NotNow
 
 ANONYMOUS: Final = "anonymous"
@@ -62,9 +63,15 @@ class _Sources:
     issuers: dict[str, Jwt] = attrs.field(factory=dict)
     proxy: TrustedProxy | None = None
 
-    def all(self) -> list[StaticTokens | Jwt | TrustedProxy]:
+    def provers(self) -> list[StaticTokens | Jwt | TrustedProxy]:
+        """Those that have proven something."""
         one = [source for source in (self.tokens, self.proxy) if source is not None]
         return [*one, *self.issuers.values()]
+
+    def kept(self) -> list[StaticTokens | KeySource]:
+        """What is kept up to date behind them."""
+        tokens = [] if self.tokens is None else [self.tokens]
+        return [*tokens, *(issuer.source for issuer in self.issuers.values())]
 
 
 @final
@@ -79,7 +86,7 @@ class Proof:
         self._transport = transport
         self._digest = KeyDigest()
         self._sources: _Sources | None = None
-        self._watches: dict[StaticTokens | Jwt, trio.CancelScope] = {}
+        self._watches: dict[StaticTokens | KeySource, trio.CancelScope] = {}
         self._judged: dict[bytes, Proven] = {}
 
     async def prove(self, head: RequestHead) -> Proven | Refused:
@@ -150,9 +157,22 @@ class Proof:
         Sources that are the same in both stay as they are; what the others have proven no longer holds.
 
         Raises:
+            TokenFileError: As `prepare`.
+            UnsafeDoor: As `prepare`.
+        """
+        (await self.prepare(config))()
+
+    async def prepare(self, config: IdentityConfig) -> Callable[[], None]:
+        """Make all ready for another configuration, and change nothing yet.
+
+        Returns:
+            What changes to it: synchronous, called once, before anybody prepares another one. For who changes
+            several things at once, of which others may fail.
+
+        Raises:
             TokenFileError: The token file cannot be used.
             UnsafeDoor: What is configured proves nothing, or not to whom: an algorithm, a header, a key file,
-                an issuer that stands there twice. In each case everything is as it was.
+                an issuer that stands there twice.
         """
         if not config.proves and config.anonymous is None:
             raise UnsafeDoor(
@@ -165,15 +185,21 @@ class Proof:
         if config.tokens is not None:
             sources.tokens = await self._tokens(Path(config.tokens.file), before)
         for issuer in config.jwt:
-            kept = None if before is None else before.issuers.get(issuer.issuer)
-            if kept is None or kept.config != issuer:
-                kept = await self._issuer(issuer)
-            sources.issuers[issuer.issuer] = kept
+            known = None if before is None else before.issuers.get(issuer.issuer)
+            same = known is not None and known.config == issuer
+            sources.issuers[issuer.issuer] = known if same and known else await self._issuer(issuer, known)
         if config.proxy is not None:
-            same = before is not None and before.proxy is not None and before.proxy.config == config.proxy
-            sources.proxy = before.proxy if same and before else TrustedProxy(config.proxy, self._digest)
-        self._sources = sources
-        self._watch(before, sources)
+            proxy = None if before is None else before.proxy
+            same = proxy is not None and proxy.config == config.proxy
+            sources.proxy = proxy if same else TrustedProxy(config.proxy, self._digest)
+
+        def change() -> None:
+            if self._sources is not before:
+                raise RuntimeError("another configuration of who calls came in between")
+            self._sources = sources
+            self._watch(before, sources)
+
+        return change
 
     async def _tokens(self, path: Path, before: _Sources | None) -> StaticTokens:
         if before is not None and before.tokens is not None and before.tokens.path == path:
@@ -184,7 +210,7 @@ class Proof:
             raise TokenFileError(tokens.problem)
         return tokens
 
-    async def _issuer(self, config: JwtConfig) -> Jwt:
+    async def _issuer(self, config: JwtConfig, known: Jwt | None) -> Jwt:
         try:
             from ._jwks import FetchedKeys, KeyFile
             from ._jwt import Jwt
@@ -194,10 +220,11 @@ class Proof:
             raise UnsafeDoor(
                 "JSON Web Tokens cannot be proven without joserfc; `pip install 'afpool[serve]'`"
             ) from None
+        if known is not None and known.config.jwks == config.jwks:
+            return Jwt(config, known.source, self._seams, self._digest)  # its keys are its keys
         if "://" in config.jwks:
-            return Jwt(
-                config, FetchedKeys(config.jwks, self._seams, self._transport), self._seams, self._digest
-            )
+            keys = FetchedKeys(config.jwks, self._seams, self._transport)
+            return Jwt(config, keys, self._seams, self._digest)
         file = KeyFile(Path(config.jwks), self._seams)
         await file.look()
         if file.problem is not None:
@@ -205,24 +232,25 @@ class Proof:
         return Jwt(config, file, self._seams, self._digest)
 
     def _watch(self, before: _Sources | None, sources: _Sources) -> None:
-        after = sources.all()
-        for source in [] if before is None else before.all():
-            if source not in after:
-                source.withdrawn = True
-                if not isinstance(source, TrustedProxy):
-                    self._watches.pop(source).cancel()
-        for source in after:
-            if not isinstance(source, TrustedProxy) and source not in self._watches:
+        after = sources.provers()
+        for prover in [] if before is None else before.provers():
+            if prover not in after:
+                prover.withdrawn = True
+        kept = sources.kept()
+        for source in [one for one in self._watches if one not in kept]:
+            self._watches.pop(source).cancel()
+        for source in kept:
+            if source not in self._watches:
                 self._watches[source] = scope = trio.CancelScope()
                 self._nursery.start_soon(self._keep, source, scope)
 
     @trio.lowlevel.enable_ki_protection  # a ^C is the main task's
-    async def _keep(self, source: StaticTokens | Jwt, scope: trio.CancelScope) -> None:
+    async def _keep(self, source: StaticTokens | KeySource, scope: trio.CancelScope) -> None:
         with scope:
             while True:
                 kind = "nothing"
                 try:
-                    await (source.watch() if isinstance(source, StaticTokens) else source.source.watch())
+                    await source.watch()
                 except Exception as error:  # noqa: BLE001 -- what one source fails by must not end the service
                     kind = type(error).__name__
                 logger.error("watching what proves callers raised %s; it begins again", kind)
@@ -231,21 +259,13 @@ class Proof:
     async def refresh(self) -> None:
         """Look at files now, as a reload does. Checkpoints."""
         await trio.lowlevel.checkpoint()
-        for source in [] if self._sources is None else self._sources.all():
-            if isinstance(source, StaticTokens):
-                await source.look()
-            elif not isinstance(source, TrustedProxy):
-                await source.source.look()
+        for source in [] if self._sources is None else self._sources.kept():
+            await source.look()
 
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the sources now, in words without secrets; empty where all is well."""
-        found: list[str | None] = []
-        for source in [] if self._sources is None else self._sources.all():
-            if isinstance(source, StaticTokens):
-                found.append(source.problem)
-            elif not isinstance(source, TrustedProxy):
-                found.append(source.source.problem)
-        return tuple(problem for problem in found if problem is not None)
+        kept = [] if self._sources is None else self._sources.kept()
+        return tuple(source.problem for source in kept if source.problem is not None)
 
     def __repr__(self) -> str:
         return "<Proof>"

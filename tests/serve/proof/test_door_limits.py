@@ -215,6 +215,52 @@ def test_a_refusal_is_an_answer_of_http() -> None:
     assert header_of(refused_by(Overloaded("x", retry_after=3.0)), b"retry-after") == "3"
 
 
+async def test_other_bounds_count_from_then_on_and_what_is_held_counts(autojump_clock: MockClock) -> None:
+    limits = door(calls=4, calls_per_principal=4, sessions=4, call_wait=1000.0)
+    over = trio.Event()
+    session = limits.session(ALICE)
+    async with trio.open_nursery() as nursery:
+        for who in (ALICE, ALICE, CAROL, CAROL):
+            await hold(limits, who, nursery, over)
+        waiter = trio.Event()
+        nursery.start_soon(hold, limits, NOBODYS, nursery, waiter)
+        await trio.testing.wait_all_tasks_blocked()
+        assert limits.statistics().waiting == 1
+        limits.reconfigure(ServeLimits(calls=1, calls_per_principal=2, sessions=1, call_wait=1.0))
+        with pytest.raises(Overloaded, match="calls_per_principal"):
+            async with limits.call(ALICE):
+                pass
+        with pytest.raises(Overloaded, match="`sessions`"):
+            limits.session(NOBODYS)
+        with pytest.raises(Overloaded, match="`calls`"):
+            async with limits.call(BOB):
+                pass
+        limits.reconfigure(ServeLimits(calls=6, calls_per_principal=3))
+        assert limits.statistics().waiting == 0, "there is room for who waited"
+        async with limits.call(ALICE):
+            assert limits.statistics().calls == 6
+        over.set()
+        waiter.set()
+    session.close()
+    assert limits.statistics().sessions == limits.statistics().calls == 0
+
+
+async def test_another_rate_keeps_what_was_taken(autojump_clock: MockClock) -> None:
+    limits = door(rate_per_principal=1.0, burst=2)
+    for _ in range(2):
+        async with limits.call(ALICE):
+            pass
+    limits.reconfigure(ServeLimits(rate_per_principal=2.0, burst=2, rate_per_tenant=10.0))
+    with pytest.raises(Overloaded, match="2 calls a second") as caught:
+        async with limits.call(ALICE):
+            pass
+    assert caught.value.retry_after == pytest.approx(0.5)
+    limits.reconfigure(ServeLimits())
+    for _ in range(10):
+        async with limits.call(ALICE):
+            pass
+
+
 # ------------------------------------------------------------------ rates
 
 

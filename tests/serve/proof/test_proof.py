@@ -69,8 +69,22 @@ async def test_what_stays_in_the_configuration_is_kept_and_the_rest_takes_back_w
                 assert one.still_holds() == (name != gone), (name, gone)
                 if name != gone:
                     assert isinstance(await proof.prove(heads[name]), Proven)
-            if gone != "jwt":
-                assert issuer.asked == asked, "keys that are known are not fetched again"
+            assert issuer.asked == asked, "keys that are known are not fetched again"
+
+
+async def test_what_was_prepared_changes_nothing_until_it_is_taken() -> None:
+    async with proving(config()) as proof:
+        found = await proof.prove(bearing(signed()))
+        assert isinstance(found, Proven)
+        other = config(jwt=(), proxy=proxy_config())
+        change, late = await proof.prepare(other), await proof.prepare(config(resource="https://t.example"))
+        assert found.still_holds()
+        is_refused(await proof.prove(BY_PROXY), 401)
+        change()
+        assert not found.still_holds()
+        assert isinstance(await proof.prove(BY_PROXY), Proven)
+        with pytest.raises(RuntimeError, match="in between"):
+            late()
 
 
 async def test_a_configuration_that_cannot_be_leaves_everything_as_it_was(tmp_path: Path) -> None:
