@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PORT_MAX: Final = 65535
 _UDS_MAX: Final = 107
@@ -135,13 +138,32 @@ def version_problem(text: str) -> str | None:
 
 def pattern_problem(text: str) -> str | None:
     """Judge a pattern of names."""
-    from ..tools._pattern_syntax import compile_pattern
-
-    try:
-        compile_pattern(text)
-    except (ValueError, RecursionError):
+    if not patterns_fit((text,)):
         return "the expression cannot be read, or not be matched in linear time"
     return None
+
+
+def patterns_fit(patterns: Iterable[str]) -> bool:
+    """Say whether patterns can be matched in linear time, all together."""
+    from ..tools._pattern_syntax import build_program, compile_pattern
+
+    try:
+        build_program([compile_pattern(pattern) for pattern in patterns])
+    except (ValueError, RecursionError, Warning):  # a warning is one where the host has made it an error
+        return False
+    return True
+
+
+META_NAME: Final = r"^(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
+_RESERVED_META: Final = re.compile(
+    r"(?:[^./]+\.)*(?:modelcontextprotocol|mcp)(?:\.[^./]+)*/"
+    r"|(?:progressToken|traceparent|tracestate|baggage)\Z"
+)
+
+
+def meta_problem(text: str) -> str | None:
+    """Judge a key of `_meta`."""
+    return "the name is MCP's own" if _RESERVED_META.match(text) else None
 
 
 def paths_problem(text: str) -> str | None:

@@ -67,7 +67,7 @@ class ForeignKind(Kind):
         knobs = raw.pop("afpool", {})
         if raw.pop("timeout", None) is not None:
             place.child("timeout").warn(
-                "servers have no time limit of their own here; runtime.deadline bounds every call"
+                "a server has no time limit of its own here; runtime.deadline bounds calls"
             )
         if isinstance(raw.get("env"), dict):
             raw["env"] = {name: _text(value) for name, value in raw["env"].items() if value is not None}

@@ -9,7 +9,7 @@ import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
-from ._positions import json_lines, toml_lines
+from ._positions import DEEPEST, json_lines, overlong_key, toml_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 1024 * 1024
 """The largest file that is read."""
-DEEPEST: Final = 64
-"""Tables and lists inside each other."""
 
 _BOMS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 _AT: Final = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
@@ -65,15 +63,12 @@ def read_text(path: Path) -> str:
     try:
         # what is opened without a wait is looked at before anything is read: a pipe would never end
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 -- of a descriptor
-            found = os.fstat(descriptor)
-            if stat.S_ISDIR(found.st_mode):
-                raise BadFile("it is a folder, and a file is expected")
-            if not stat.S_ISREG(found.st_mode):
-                raise BadFile("it is no regular file, such as a pipe or a device, and cannot be read again")
-            if found.st_size > MOST_BYTES:
-                raise BadFile(f"it has {found.st_size} bytes; a configuration has at most {MOST_BYTES}")
-            data = file.read(MOST_BYTES + 1)
+        try:
+            _check_kind(os.fstat(descriptor))
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MOST_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise BadFile("there is no such file") from None
     except (OSError, ValueError) as error:
@@ -82,6 +77,15 @@ def read_text(path: Path) -> str:
     if len(data) > MOST_BYTES:
         raise BadFile(f"it has more than {MOST_BYTES} bytes, which no configuration has")
     return _decoded(data)
+
+
+def _check_kind(found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise BadFile("it is a folder, and a file is expected")
+    if not stat.S_ISREG(found.st_mode):
+        raise BadFile("it is no regular file but a pipe or a device, and cannot be read again")
+    if found.st_size > MOST_BYTES:
+        raise BadFile(f"it has {found.st_size} bytes; a configuration has at most {MOST_BYTES}")
 
 
 def _decoded(data: bytes) -> str:
@@ -127,6 +131,9 @@ def read_toml(text: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     Raises:
         BadFile: It is no TOML, or nests too deep.
     """
+    line = overlong_key(text)
+    if line is not None:
+        raise BadFile(f"a key has more than {DEEPEST} parts", line)
     why: BadFile | None = None
     raw: dict[str, Any] = {}
     try:
@@ -145,7 +152,7 @@ def _toml_problem(message: str, text: str) -> BadFile:
     found = _AT.search(message)
     line = None
     if found is not None:
-        line = int(found[1]) if found[1] else text.count("\n") + 1
+        line = int(found[1]) if found[1] else text.rstrip("\n").count("\n") + 1
     what = _AT.sub("", message).strip()
     if what.startswith(
         ("Cannot declare", "Cannot overwrite", "Cannot redefine", "Cannot mutate", "Duplicate")

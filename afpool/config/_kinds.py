@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._place import Place
     from ._written import Written
 
+_NOT_WORTH_SAYING: Final = 10.0**9
 INVALID: Final[Any] = object()
 """Stands for a value that could not be read; its problem was told."""
 
@@ -306,7 +307,7 @@ class Number(Kind):
         bounds = [
             f"{word} {bound:g}"
             for word, bound in (("of at least", least), ("greater than", above), ("of at most", most))
-            if bound is not None
+            if bound is not None and abs(bound) < _NOT_WORTH_SAYING
         ]
         self.expects = " ".join([kind + unit, " and ".join(bounds)]).strip()
         if units:

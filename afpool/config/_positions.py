@@ -15,6 +15,9 @@ from typing import Any, Final, TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]
 
+DEEPEST: Final = 64
+"""Tables and lists inside each other, and parts of a key."""
+
 _TOML_TOKEN: Final = re.compile(
     r'''[ \t\r]+|\#[^\n]*
     |(?P<newline>\n)
@@ -143,6 +146,8 @@ class _Toml:
         for key in self._key(at):
             path = (*path, key)
             self._note(path, line)
+            if len(path) > 2 * DEEPEST:
+                raise _Lost
         if at.text != "=":
             raise _Lost
         at.step()
@@ -188,6 +193,23 @@ class _Toml:
         at.step()
 
 
+def overlong_key(text: str) -> int | None:
+    """Give the line of the first key of a TOML text that has too many parts. Needs no valid text.
+
+    `tomllib` takes time for such a key that grows with the square of its parts.
+    """
+    at, points = _Tokens(text, _TOML_TOKEN), 0
+    while at.kind:
+        if at.kind == "sign" and at.text == ".":
+            points += 1
+            if points > DEEPEST:
+                return at.line
+        elif at.kind not in {"bare", "basic", "literal"}:
+            points = 0
+        at.step()
+    return None
+
+
 def toml_lines(text: str) -> dict[Path, int]:
     """Give the line of every key of a TOML text that `tomllib` has read."""
     return _Toml(text).read()
@@ -221,6 +243,8 @@ def json_lines(text: str) -> tuple[dict[Path, int], list[tuple[Path, int]]]:
                 path = (*open_[-1][0], open_[-1][2])
                 lines.setdefault(path, at.line)
                 open_[-1][2] += 1
+            if len(open_) > DEEPEST:
+                raise _Lost  # noqa: TRY301 -- the same end as for what is not understood
             if begins:
                 open_.append([path, at.text, 0])
                 key = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  (attrs resolves the annotations)
+from collections.abc import Iterator, Mapping  # noqa: TC003  (attrs resolves the annotations)
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 import attrs
 
 from .._base.identity import FIELDS
-from ._checks import paths_problem, pattern_problem
+from ._checks import paths_problem, pattern_problem, patterns_fit
 from ._kinds import Boolean, Choice, Text, count
 from ._kinds_of_many import Listing, Named
 from ._tables import Needs, OneOf, Rule, setting
@@ -74,6 +74,11 @@ class RedactConfig:
         ),
     )
     deep: bool = attrs.field(default=False, metadata=setting(Boolean(), "Look at every depth."))
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Give what cannot be: a setting and why."""
+        if not patterns_fit(self.patterns):
+            yield "patterns", "all together they are too large to be matched in linear time"
 
 
 @attrs.frozen(kw_only=True)

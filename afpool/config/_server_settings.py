@@ -11,7 +11,7 @@ import attrs
 from .._base.header_rules import name_problem
 from .._base.identity import FIELDS
 from .._base.secret import Secret
-from ._checks import proxy_problem, socket_problem, version_problem
+from ._checks import META_NAME, meta_problem, proxy_problem, socket_problem, version_problem
 from ._kinds import Boolean, Choice, Text, count
 from ._kinds_of_many import FilePath, FolderPhrase, Listing, Named, Phrase, UrlPhrase
 from ._rule_settings import CeilingConfig, FillConfig, RedactConfig
@@ -252,7 +252,8 @@ class ServerConfig:
     call_id_key: str | None = attrs.field(
         default=None,
         metadata=setting(
-            Text(expects="a name such as com.example/callId"), "The `_meta` key of a call's id."
+            Text(pattern=META_NAME, expects="a name such as com.example/callId", check=meta_problem),
+            "The `_meta` key of its id.",
         ),
     )
     repeat: Literal["never", "recognised"] = attrs.field(
