@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -261,14 +262,18 @@ class HttpEndpoint:
         self.replies[reply] = None
         body = b""
         error: RpcError | None = None
+        watching = trio.CancelScope()
         try:
             with asked.scope:
                 if connection is not None:
                     connection.on_gone[asked.scope] = None
                     body, error = await self._kernel.respond(asked)
                 else:
-                    body, error = await _unless_gone(receive, self._kernel, asked)
+                    # in a task of its own, so that nothing is waited for once the answer is there
+                    self._nursery.start_soon(_watch, receive, asked.scope, watching)
+                    body, error = await self._kernel.respond(asked)
         finally:
+            watching.cancel()
             del self.replies[reply]
             if connection is not None:
                 connection.on_gone.pop(asked.scope, None)
@@ -308,7 +313,7 @@ class HttpEndpoint:
                 headers = ((SESSION_HEADER, session.id.encode()),)
                 if connection is None:
                     async with trio.open_nursery() as nursery:
-                        nursery.start_soon(_watch, receive, scope)
+                        nursery.start_soon(_watch, receive, scope, trio.CancelScope())
                         await channel.run(send, headers)
                         nursery.cancel_scope.cancel()
                 else:
@@ -398,21 +403,16 @@ def _headers_of(error: RpcError) -> tuple[Header, ...]:
     return ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))),)
 
 
-async def _unless_gone(
-    receive: Callable[[], Awaitable[Any]], kernel: Kernel, asked: Asked
-) -> tuple[bytes, RpcError | None]:
-    """Answer a request where only its server can say that its client has gone."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch, receive, asked.scope)
-        answer = await kernel.respond(asked)
-        nursery.cancel_scope.cancel()
-    return answer
-
-
-async def _watch(receive: Callable[[], Awaitable[Any]], scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
+async def _watch(
+    receive: Callable[[], Awaitable[Any]], scope: trio.CancelScope, watching: trio.CancelScope
+) -> None:
+    """Cancel a scope when the client has gone, where only the server that serves us can say so."""
+    with watching:
+        # whatever that server makes of a connection that is no more, the request has nobody left
+        with contextlib.suppress(Exception):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        scope.cancel()
 
 
 async def _let_go(receive: Callable[[], Awaitable[Any]], connection: Connection | None) -> None:

@@ -18,6 +18,8 @@ import msgspec
 from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 
+from ..protocol import encode_json
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -27,6 +29,7 @@ CODE_KEY: Final = "afpool/code"
 DELIVERY_KEY: Final = "afpool/delivery"
 
 _LINK: Final = b"resource_link"
+_USUAL: Final = b'{"content":['
 _COMPLETE: Final = msgspec.Raw(b'"complete"')
 _write = msgspec.json.encode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -48,8 +51,8 @@ def write_result(
         ProtocolError: The result is no JSON that anybody could read.
     """
     raw = result.raw
-    if (link is not None and _LINK in raw) or not result.has_form or b'"content"' not in raw:
-        raw = _write(_plain(result.document, link))
+    if (link is not None and _LINK in raw) or not (raw.startswith(_USUAL) or _has_content(raw)):
+        raw = encode_json(_plain(result.document, link))
     if not is_version_at_least(version, "2025-06-18"):
         raw = _write(_older(_read_object(raw), version))
     modern = version in MODERN_PROTOCOL_VERSIONS
@@ -66,6 +69,13 @@ def write_result(
     return _write(members)
 
 
+def _has_content(raw: bytes) -> bool:
+    try:
+        return bytes(_members(raw).get("content", b"")).lstrip().startswith(b"[")
+    except (msgspec.DecodeError, RecursionError):
+        return False  # whoever can read it otherwise writes it anew
+
+
 def _is_object(raw: msgspec.Raw | None) -> bool:
     return raw is not None and bytes(raw).lstrip().startswith(b"{")
 
@@ -76,7 +86,7 @@ def _plain(document: dict[str, Any], link: Callable[[str], str] | None) -> dict[
     content = told.get("content")
     if not isinstance(content, list):
         value = told.pop("toolResult", told.get("structuredContent"))
-        text = value if isinstance(value, str) else _write(value).decode()
+        text = value if isinstance(value, str) else encode_json(value).decode()
         content = [] if value is None else [{"type": "text", "text": text}]
     told["content"] = content
     if link is not None:

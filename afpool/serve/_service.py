@@ -159,14 +159,14 @@ class Service:
         before = self.config
         # each of these changes all of it or nothing; what comes later takes back what came before it
         async with contextlib.AsyncExitStack() as undo:
-            await self._proof.reconfigure(fresh.identity)
-            undo.push_async_callback(_shielded, self._proof.reconfigure, before.identity)
+            prove_by = await self._proof.prepare(fresh.identity)
             if said is not None and self._provider is not None and self._said is not None:
                 await self._provider.reconfigure(said.credentials)
                 undo.push_async_callback(_shielded, self._provider.reconfigure, self._said.credentials)
-            if runtime_config is not None:
+            if runtime_config is not None and hasattr(self.runtime, "reconfigure"):
                 self.runtime.reconfigure(runtime_config)
             undo.pop_all()
+            prove_by()
         kept = self._kept_back(said, fresh)
         if (fresh.tls is None) == (before.tls is None):
             self._front.tls = tls
