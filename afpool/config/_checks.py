@@ -52,6 +52,20 @@ def _is_address(text: str) -> bool:
     return True
 
 
+def _is_host(host: str) -> bool:
+    if re.fullmatch(r"[A-Za-z0-9._-]+", host) and "xn--" not in host.lower():
+        return True
+    import idna  # rarely needed, and not quick
+
+    try:
+        idna.encode(host.lower())
+        if "xn--" in host.lower():
+            idna.decode(host)
+    except idna.IDNAError:
+        return False
+    return True
+
+
 def address_problem(text: str) -> str | None:
     """Judge a network that a proxy may call from."""
     if text == "unix":
@@ -97,6 +111,8 @@ def url_problem(text: str, schemes: tuple[str, ...]) -> str | None:
         return f"must start with one of {', '.join(scheme + '://' for scheme in schemes)}"
     if not host:
         return "names no host"
+    if not (_is_address(host) if "[" in parts.netloc else _is_host(host)):
+        return "names a host that cannot be one"
     if "@" in parts.netloc:
         return "holds a user name; credentials are configured beside it"
     if "#" in text:
