@@ -6,7 +6,7 @@ Imports the runtime, which reading a file does not need. Whatever was read can b
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -23,6 +23,7 @@ from ._templates import Misfit, header_value, url_value, variable_value, word_va
 if TYPE_CHECKING:
     from .._base.identity import Identity
     from .._base.secret import Basic, Bearer
+    from .._base.use import Use
     from ..client._plan import Transport
     from ..pool._server import PlanFunction, ShareFunction
     from ._config import Config
@@ -172,12 +173,17 @@ def share_function(config: Config) -> ShareFunction | None:
     return functools.partial(_share, dict[str, str](modes)) if modes else None
 
 
+def _repeat(_: Use) -> Literal["repeat"]:
+    # one function for all configurations: another one would be another callback of the pool
+    return "repeat"
+
+
 def _pool_arguments(runtime: RuntimeSettings) -> dict[str, Any]:
     arguments = attrs.asdict(runtime.limits)
     arguments["deadline"] = runtime.deadline
     arguments["client_name"] = runtime.client_name
     if runtime.on_in_doubt == "repeat":
-        arguments["on_in_doubt"] = lambda _: "repeat"
+        arguments["on_in_doubt"] = _repeat
     return arguments
 
 
