@@ -18,7 +18,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import attrs
@@ -30,7 +29,8 @@ from ._door_rates import Rates
 from ._proof_types import Refused, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from .._base.identity import Identity
     from ..config import ServeLimits
@@ -133,30 +133,37 @@ class DoorLimits:
 
     # ------------------------------------------------------------------ calls
 
-    @contextlib.asynccontextmanager
-    async def call(self, identity: Identity) -> AsyncIterator[None]:
+    def call(self, identity: Identity) -> AbstractAsyncContextManager[None]:
         """Hold a place for a call as long as the block runs.
 
-        Waits where all places are taken, for `call_wait` seconds at most. Cancelled, nothing is held.
+        Waits where all places are taken, for `call_wait` seconds at most; where there is one, it is no
+        checkpoint. Cancelled, nothing is held.
 
         Raises:
             Overloaded: A limit is reached: its name, the numbers, and `retry_after`. Nothing was run.
         """
-        tenant, principal = identity.tenant, (identity.tenant, identity.principal)
+        return _Call(self, identity)
+
+    async def _begin(self, tenant: str | None, principal: Principal, key: str) -> None:
         self._judge_call(tenant, principal)
         self._per_principal.add(principal)
         self._per_tenant.add(tenant)
         self._calls += 1
         try:
-            await self._enter(tenant, principal)
-            try:
-                yield
-            finally:
-                self._places.leave(_DOOR, tenant, _key(principal))
-        finally:
-            self._calls -= 1
-            self._per_principal.drop(principal)
-            self._per_tenant.drop(tenant)
+            if not self._places.try_enter(_DOOR, tenant, key):
+                await self._wait(tenant, key)
+        except BaseException:
+            self._forget(tenant, principal)
+            raise
+
+    def _end(self, tenant: str | None, principal: Principal, key: str) -> None:
+        self._places.leave(_DOOR, tenant, key)
+        self._forget(tenant, principal)
+
+    def _forget(self, tenant: str | None, principal: Principal) -> None:
+        self._calls -= 1
+        self._per_principal.drop(principal)
+        self._per_tenant.drop(tenant)
 
     def _judge_call(self, tenant: str | None, principal: Principal) -> None:
         limits = self._limits
@@ -177,9 +184,9 @@ class DoorLimits:
         if self._tenant_rates is not None and tenant is not None:
             self._tenant_rates.take((tenant,))
 
-    async def _enter(self, tenant: str | None, principal: Principal) -> None:
+    async def _wait(self, tenant: str | None, key: str) -> None:
         with trio.move_on_after(self._limits.call_wait):
-            await self._places.enter(_DOOR, tenant, _key(principal))
+            await self._places.enter(_DOOR, tenant, key)
             return
         words = f"{self._limits.calls} calls at once; waited {self._limits.call_wait:g} s for a place"
         raise self._refusal("calls", words, BUSY_RETRY)
@@ -224,6 +231,24 @@ class DoorLimits:
             f"the limit `{limit}` of this service is reached: {words}; nothing was run; try again later",
             retry_after=retry_after,
         )
+
+
+@final
+class _Call:
+    """The block of one call."""
+
+    __slots__ = ("_limits", "_who")
+
+    def __init__(self, limits: DoorLimits, identity: Identity) -> None:
+        self._limits = limits
+        principal = (identity.tenant, identity.principal)
+        self._who = (identity.tenant, principal, _key(principal))
+
+    async def __aenter__(self) -> None:
+        await self._limits._begin(*self._who)  # noqa: SLF001 -- a part of it
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limits._end(*self._who)  # noqa: SLF001 -- as above
 
 
 def refused_by(error: Overloaded) -> Refused:

@@ -36,11 +36,23 @@ SINGLE: Final = frozenset(
         b"transfer-encoding",
     }
 )  # fmt: skip
+# Names that almost every request has, known to be well-formed.
+_USUAL: Final = frozenset(
+    {
+        b"accept", b"accept-encoding", b"accept-language", b"cache-control", b"connection", b"traceparent",
+        b"user-agent", b"x-forwarded-for", b"x-forwarded-proto", b"x-real-ip", b"x-request-id",
+    }
+)  # fmt: skip
+HOSTS_KEPT: Final = 256
+_METHODS: Final = ("GET", "POST", "DELETE")
+_READ: Final = ("GET", "HEAD")
+_GET: Final = ("GET",)
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _SESSION_ID: Final = re.compile(rb"[\x21-\x7e]{1,%d}" % MAX_SESSION_ID)
 _JSON: Final = re.compile(rb'(?i:application/json)(?:[ \t]*;[ \t]*(?i:charset)="?(?i:utf-8)"?)?[ \t]*')
 _OTHER_SITE: Final = frozenset({b"cross-site", b"same-site"})
+_MALFORMED: Final = refuse(400, "malformed-header", "a header holds what no header may hold")
 
 
 @final
@@ -67,6 +79,7 @@ class Guard:
         self._local = _is_local(config.bind)
         self._unix = config.bind.startswith("unix:")
         self._loopback_pages = self._local and not self._origins and not self._hosts
+        self._known_hosts: dict[bytes, tuple[HostPort, bool]] = {}  # as they are written, those that may call
         self.warnings: tuple[str, ...] = ()
         if not self._hosts and not self._local and not self._unix:
             warning = (
@@ -79,52 +92,65 @@ class Guard:
 
     def check(self, head: RequestHead) -> Refused | None:
         """Judge a head; `None` lets it through."""
-        return self.bounds(head) or self._host_and_origin(head) or self._request(head)
+        said = self._read(head)
+        if isinstance(said, Refused):
+            return said
+        return self._host_and_origin(said) or self._request(head, said)
 
     def bounds(self, head: RequestHead) -> Refused | None:
         """Judge only its size and form: all that is asked of a probe, which calls us by an address."""
+        said = self._read(head)
+        return said if isinstance(said, Refused) else None
+
+    def _read(self, head: RequestHead) -> dict[bytes, bytes] | Refused:
+        """Give the headers that decide something, if all are well-formed."""
         if len(head.headers) > self._headers:
             return refuse(431, "too-many-headers", f"more than {self._headers} headers")
-        size = sum(len(name) + len(value) + 4 for name, value in head.headers)
-        if size > self._header_bytes:
-            return refuse(431, "headers-too-large", f"more than {self._header_bytes} bytes of headers")
-        seen = set()
+        size = 0
+        said: dict[bytes, bytes] = {}
         for name, value in head.headers:
-            if _TOKEN.fullmatch(name) is None or _BAD_VALUE.search(value):
-                return refuse(400, "malformed-header", "a header holds what no header may hold")
-            spelled = name.replace(b"_", b"-")
-            if spelled in SINGLE:
-                if spelled != name:
-                    return refuse(
-                        400, "ambiguous-header", "a header is spelled with `_` where others read it as `-`"
-                    )
-                if name in seen:
+            size += len(name) + len(value) + 4
+            if size > self._header_bytes:
+                return refuse(431, "headers-too-large", f"more than {self._header_bytes} bytes of headers")
+            if _BAD_VALUE.search(value) is not None:
+                return _MALFORMED
+            if name in SINGLE:
+                if name in said:
                     return refuse(400, "repeated-header", "a header that may come once came twice")
-                seen.add(name)
-        if b"content-length" in seen and b"transfer-encoding" in seen:
+                said[name] = value
+            elif name not in _USUAL:
+                if _TOKEN.fullmatch(name) is None:
+                    return _MALFORMED
+                if b"_" in name and name.replace(b"_", b"-") in SINGLE:
+                    words = "a header is spelled with `_` where others read it as `-`"
+                    return refuse(400, "ambiguous-header", words)
+        if b"content-length" in said and b"transfer-encoding" in said:
             return refuse(400, "ambiguous-length", "the body's length is told in two ways")
-        return None
+        return said
 
-    def _host_and_origin(self, head: RequestHead) -> Refused | None:
-        raw = head.all(b"host")
-        host = read_host(raw[0].decode("latin-1")) if len(raw) == 1 else None
-        if host is None:
-            return refuse(400, "malformed-host", "a request names one host, in the form of a host")
-        checked = self._host_is_ours(host)
-        if checked is False:
-            return refuse(
-                421, "host-not-allowed", "this service is not known by that host; add it to `allowed_hosts`"
-            )
-        origins = head.all(b"origin")
-        if origins:
-            allowed = self._may_call(read_origin(origins[0].decode("latin-1")), host, trusted=checked is True)
+    def _host_and_origin(self, said: dict[bytes, bytes]) -> Refused | None:
+        raw = said.get(b"host", b"")
+        known = self._known_hosts.get(raw)
+        if known is None:
+            host = read_host(raw.decode("latin-1"))
+            if host is None:
+                return refuse(400, "malformed-host", "a request names one host, in the form of a host")
+            checked = self._host_is_ours(host)
+            if checked is False:
+                words = "this service is not known by that host; add it to `allowed_hosts`"
+                return refuse(421, "host-not-allowed", words)
+            if len(self._known_hosts) >= HOSTS_KEPT:
+                self._known_hosts.clear()
+            known = self._known_hosts[raw] = (host, checked is True)
+        origin = said.get(b"origin")
+        if origin is None:
+            allowed = said.get(b"sec-fetch-site", b"none").lower() not in _OTHER_SITE
         else:
-            allowed = not any(site.lower() in _OTHER_SITE for site in head.all(b"sec-fetch-site"))
+            allowed = self._may_call(read_origin(origin.decode("latin-1")), known[0], trusted=known[1])
         if allowed:
             return None
-        return refuse(
-            403, "origin-not-allowed", "pages of that origin may not call this service; see `allowed_origins`"
-        )
+        words = "pages of that origin may not call this service; see `allowed_origins`"
+        return refuse(403, "origin-not-allowed", words)
 
     def _host_is_ours(self, host: HostPort) -> bool | None:
         """Whether it is; `None` where nobody said what is ours."""
@@ -144,34 +170,28 @@ class Guard:
         port = DEFAULT_PORTS[origin.scheme] if host.port is None else host.port
         return trusted and origin.name == host.name and origin.port == port
 
-    def _request(self, head: RequestHead) -> Refused | None:
-        allowed = self._methods(head)
+    def _request(self, head: RequestHead, said: dict[bytes, bytes]) -> Refused | None:
+        usual = _METHODS if head.path == self._path else _READ
+        allowed = _GET if head.path == self._websocket_path else usual
         if head.method not in allowed:
+            # A preflight comes through where its page may call, which has been judged by now.
+            if head.method == "OPTIONS" and allowed is _METHODS and b"origin" in said:
+                return None
             return refuse(
                 405,
                 "method-not-allowed",
                 f"here a request is one of {', '.join(allowed)}",
                 headers=((b"allow", ", ".join(allowed).encode()),),
             )
-        if head.path != self._path:
+        if allowed is not _METHODS:
             return None
-        if head.method == "POST":
-            types = head.all(b"content-type")
-            if not types or _JSON.fullmatch(types[0]) is None:
-                return refuse(415, "unsupported-media-type", "a message is sent as `application/json`")
-        sessions = head.all(b"mcp-session-id")
-        if sessions and _SESSION_ID.fullmatch(sessions[0]) is None:
-            return refuse(
-                400, "invalid-session-id", f"a session id is 1 to {MAX_SESSION_ID} visible ASCII characters"
-            )
+        if head.method == "POST" and _JSON.fullmatch(said.get(b"content-type", b"")) is None:
+            return refuse(415, "unsupported-media-type", "a message is sent as `application/json`")
+        session = said.get(b"mcp-session-id")
+        if session is not None and _SESSION_ID.fullmatch(session) is None:
+            words = f"a session id is 1 to {MAX_SESSION_ID} visible ASCII characters"
+            return refuse(400, "invalid-session-id", words)
         return None
-
-    def _methods(self, head: RequestHead) -> tuple[str, ...]:
-        if head.path == self._path:
-            usual = ("GET", "POST", "DELETE")
-            # A preflight: its origin has been judged by now.
-            return (*usual, "OPTIONS") if head.all(b"origin") else usual
-        return ("GET",) if head.path == self._websocket_path else ("GET", "HEAD")
 
 
 def guard(head: RequestHead, config: ServeConfig) -> Refused | None:

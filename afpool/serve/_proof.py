@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from .._base.identity import Identity
     from .._base.secret import Secret
     from ..config import IdentityConfig, JwtConfig
     from ._jwks import KeySource
     from ._jwt import Jwt, NotNow
 
 ANONYMOUS: Final = "anonymous"
-# Tokens whose signature was judged already; what they prove is asked anew each time (`still_holds`).
+# Tokens that were judged already; whether that still holds is asked each time.
 REMEMBERED: Final = 4096
 RESTART: Final = 1.0
 logger = logging.getLogger("afpool.serve")
@@ -115,8 +116,9 @@ class Proof:
         if isinstance(token, str):
             return sources.challenges.invalid_request(token)
         if token is None:
-            if sources.config.anonymous is not None and not head.all(b"authorization"):
-                return Proven(sources.config.anonymous, ANONYMOUS)
+            nobody = sources.config.anonymous
+            if nobody is not None and not head.all(b"authorization"):
+                return Proven(nobody, ANONYMOUS, still_holds=lambda: self._lets_in(nobody))
             return sources.challenges.nobody()
         found = await self._by_token(sources, token)
         if isinstance(found, str):
@@ -126,28 +128,33 @@ class Proof:
         words = "the keys of the token's issuer are not known now"
         return sources.challenges.not_now(words, found.retry_after)
 
+    def _lets_in(self, nobody: Identity) -> bool:
+        return self._sources is not None and self._sources.config.anonymous == nobody
+
     async def _by_token(self, sources: _Sources, token: Secret) -> Proven | NotNow | str:
+        # By its digest: how long that is looked for says nothing about a token that somebody guesses.
+        digest = hashlib.sha256(token.reveal().encode()).digest()
+        known = self._judged.pop(digest, None)
+        if known is None or not known.still_holds():
+            found = await self._judge(sources, token)
+            if not isinstance(found, Proven):
+                return found
+            known = found
+        self._judged[digest] = known
+        while len(self._judged) > REMEMBERED:
+            del self._judged[next(iter(self._judged))]
+        return known
+
+    async def _judge(self, sources: _Sources, token: Secret) -> Proven | NotNow | str:
         if sources.tokens is not None and token.reveal().startswith(PREFIX):
             return sources.tokens.prove(token)
         if not sources.issuers:
             return "the token is of no kind that this service takes"
-        judged = hashlib.sha256(token.reveal().encode()).digest()
-        known = self._judged.pop(judged, None)
-        if known is None or not known.still_holds():
-            apart = take_apart(token)
-            if isinstance(apart, str):
-                return apart
-            issuer = sources.issuers.get(apart.issuer) if isinstance(apart.issuer, str) else None
-            if issuer is None:
-                return "the token is of another issuer"
-            found = await issuer.prove(apart)
-            if not isinstance(found, Proven):
-                return found
-            known = found
-        self._judged[judged] = known
-        while len(self._judged) > REMEMBERED:
-            del self._judged[next(iter(self._judged))]
-        return known
+        apart = take_apart(token)
+        if isinstance(apart, str):
+            return apart
+        issuer = sources.issuers.get(apart.issuer) if isinstance(apart.issuer, str) else None
+        return "the token is of another issuer" if issuer is None else await issuer.prove(apart)
 
     # ------------------------------------------------------------------ what proves
 

@@ -231,6 +231,9 @@ async def test_one_thing_counts_and_a_failed_proof_is_not_anonymous() -> None:
         assert isinstance(anonymous, Proven)
         assert anonymous.subject == "anonymous"
         assert repr(anonymous) == "<Proven by anonymous>"
+        assert anonymous.still_holds()
+        await proof.reconfigure(config(proxy=proxy_config()))
+        assert not anonymous.still_holds()
 
 
 def test_a_head_puts_names_in_lower_case_and_shows_no_value() -> None:
