@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from ._components import open_components as open_components
     from ._config import Changes as Changes
     from ._config import Config as Config
+    from ._identity_settings import Claim as Claim
+    from ._identity_settings import IdentityConfig as IdentityConfig
+    from ._identity_settings import JwtConfig as JwtConfig
+    from ._identity_settings import ProxyConfig as ProxyConfig
+    from ._identity_settings import TokensConfig as TokensConfig
     from ._load import load_config as load_config
     from ._place import Origin as Origin
     from ._problems import ConfigError as ConfigError
@@ -25,14 +30,9 @@ if TYPE_CHECKING:
     from ._runtime_settings import ResultSettings as ResultSettings
     from ._runtime_settings import RuntimeSettings as RuntimeSettings
     from ._schema import config_schema as config_schema
-    from ._serve_settings import Claim as Claim
-    from ._serve_settings import IdentityConfig as IdentityConfig
-    from ._serve_settings import JwtConfig as JwtConfig
-    from ._serve_settings import ProxyConfig as ProxyConfig
     from ._serve_settings import ServeConfig as ServeConfig
     from ._serve_settings import ServeLimits as ServeLimits
     from ._serve_settings import TlsFiles as TlsFiles
-    from ._serve_settings import TokensConfig as TokensConfig
     from ._server_settings import ServerConfig as ServerConfig
 
 _HOMES = {
@@ -45,10 +45,8 @@ _HOMES = {
         "ArtifactsConfig", "CredentialConfig", "PoolLimits", "ResultSettings", "RuntimeSettings",
     ),
     "_schema": ("config_schema",),
-    "_serve_settings": (
-        "Claim", "IdentityConfig", "JwtConfig", "ProxyConfig", "ServeConfig", "ServeLimits", "TlsFiles",
-        "TokensConfig",
-    ),
+    "_identity_settings": ("Claim", "IdentityConfig", "JwtConfig", "ProxyConfig", "TokensConfig"),
+    "_serve_settings": ("ServeConfig", "ServeLimits", "TlsFiles"),
     "_server_settings": ("ServerConfig",),
 }  # fmt: skip
 

@@ -138,7 +138,7 @@ def _oauth_settings(config: CredentialConfig) -> OAuthSettings:
         auth_method=config.auth_method,
     )
     return OAuthSettings(
-        clients=(client,),  # type: ignore[arg-type] -- mypy cannot read `converter=tuple`
+        clients=(client,),  # type: ignore[arg-type]  # mypy cannot read `converter=tuple`
         register=False,
         grant="client_credentials",
         machine_grant_per=config.per,

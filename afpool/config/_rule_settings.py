@@ -10,8 +10,9 @@ import attrs
 
 from .._base.identity import FIELDS
 from ._checks import paths_problem, pattern_problem, patterns_fit
-from ._kinds import Boolean, Choice, Text, count
+from ._kinds import Boolean, Choice, Text
 from ._kinds_of_many import Listing, Named
+from ._numbers import count
 from ._tables import Needs, OneOf, Rule, setting
 
 _NONE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})

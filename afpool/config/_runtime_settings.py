@@ -11,8 +11,9 @@ import attrs
 from .._base.header_rules import name_problem
 from .._base.secret import Credential, Secret, api_key, basic, bearer, header_map
 from ._checks import redis_problem, trusted_url_problem
-from ._kinds import Boolean, Choice, Number, Text, count, seconds, size
+from ._kinds import Boolean, Choice, Text
 from ._kinds_of_many import FilePath, Named
+from ._numbers import Number, count, seconds, size
 from ._tables import Needs, OneOf, Record, Rule, When, setting
 from ._written import fingerprint, fingerprints
 

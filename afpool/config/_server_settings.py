@@ -12,8 +12,9 @@ from .._base.header_rules import name_problem
 from .._base.identity import FIELDS
 from .._base.secret import Secret
 from ._checks import META_NAME, meta_problem, proxy_problem, socket_problem, version_problem
-from ._kinds import Boolean, Choice, Text, count
+from ._kinds import Boolean, Choice, Text
 from ._kinds_of_many import FilePath, FolderPhrase, Listing, Named, Phrase, UrlPhrase
+from ._numbers import count
 from ._rule_settings import CeilingConfig, FillConfig, RedactConfig
 from ._tables import Needs, OneOf, Record, Rule, When, setting
 from ._templates import argument_judge, header_judge, variable_judge, variable_name_problem
