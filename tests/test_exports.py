@@ -66,6 +66,12 @@ AFPOOL_RUNTIME = [
     "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
     "run_runtime",
 ]  # fmt: skip
+AFPOOL_CONFIG = [
+    "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials",
+    "CredentialConfig", "IdentityConfig", "JwtConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig",
+    "ResultSettings", "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles",
+    "TokensConfig", "config_schema", "load_config", "open_components",
+]  # fmt: skip
 AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
     "ArtifactMinted", "ArtifactPage", "ArtifactRefused", "ArtifactResolved", "ArtifactScope",
@@ -108,6 +114,7 @@ def public(name: str) -> list[str]:
         ("actors", ACTORS),
         ("afpool.artifacts", AFPOOL_ARTIFACTS),
         ("afpool.artifacts.testing", AFPOOL_ARTIFACTS_TESTING),
+        ("afpool.config", AFPOOL_CONFIG),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.testing", AFPOOL_TESTING),
         ("afpool.tools", AFPOOL_TOOLS),
