@@ -1,7 +1,7 @@
 """The runtime as a service: one MCP endpoint, at which everybody gets exactly their own tools.
 
-Public names are loaded when they are first touched. What needs the packages of the extra `serve` says so where
-they are missing.
+Public names are loaded when they are first touched. What needs the packages of the extra `serve` says so
+where they are missing.
 """
 
 from __future__ import annotations

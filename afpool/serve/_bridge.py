@@ -89,7 +89,7 @@ class Bridge:
             self._next(server, projection)
 
     async def tell(self, runtime: Runtime, sessions: Sessions, listening: Listening) -> None:
-        """Tell those whose tools changed, and nobody else, until cancelled; several changes at once are one."""
+        """Tell those whose tools changed, and nobody else, until cancelled; changes at once are one."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()

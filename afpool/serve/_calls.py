@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 from collections import OrderedDict
@@ -35,7 +36,7 @@ from ._results import write_result
 from ._rpc import INTERNAL_ERROR, INVALID_PARAMS, REFUSED, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .._base.identity import Identity
     from .._base.model import ToolResult
@@ -281,13 +282,9 @@ class Calls:
             raise RpcError(
                 URL_ELICITATION_REQUIRED, "an address has to be visited first", {"elicitations": told}
             )
-        link = None
+        link: Callable[[str], str] | None = None
         if source is not None:
-            server, identity = source, asked.proven.identity
-
-            def link(uri: str) -> str:
-                return self._links.make(identity, server, uri)
-
+            link = functools.partial(self._links.make, asked.proven.identity, source)
         return write_result(result, asked.version, self._info, link)
 
     async def _check_headers(

@@ -76,7 +76,9 @@ async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, Se
         made = [(who, tokens.new(who, f"demo-{who.principal}").token) for who in WHO]
 
         def plan(_: str, projection: Identity) -> Plan:
-            headers = dict(zip(_HEADERS, (projection.tenant or "", projection.principal or ""), strict=True))
+            headers: dict[str, str] = dict(
+                zip(_HEADERS, (projection.tenant or "", projection.principal or ""), strict=True)
+            )
             return Plan(transport=HttpTransport(url=directory.url, headers=headers))
 
         runtime = RuntimeConfig(

@@ -74,6 +74,7 @@ async def serve(
             await stack.enter_async_context(_taking_signals(life))
             given: Any = config
             at_door = config.serve
+            tell: Callable[[str, Callable[[str], object]], None] | None = None
             if demo:
                 from ._demo import open_demo
 
@@ -83,7 +84,7 @@ async def serve(
                 async with open_service(given, at_door) as service:
                     for address in service.addresses:
                         announce(f"serving {address}")
-                    if demo:
+                    if tell is not None:
                         tell(service.addresses[0], announce)
                     task_status.started(service)
                     await life.run(service, None if demo else config)

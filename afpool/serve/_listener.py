@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import ssl
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import attrs
@@ -33,6 +32,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
     from hypercorn.events import Event
@@ -45,8 +45,20 @@ CONNECTION_KEY: Final = "afpool.connection"
 _MAX_RECV: Final = 65_536
 _LINGER: Final = 2.0
 _ACCEPT_PAUSE: Final = 0.1
+_LAST_WORDS: Final = 0.25
 # the kernel gives up a peer that acknowledges nothing: a minute of silence, then three probes
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3))
+
+
+# how connections end, and what would go on in HTTP/2
+_ENDED: Final = (
+    OSError,
+    H2CProtocolRequiredError,
+    H2ProtocolAssumedError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -128,17 +140,10 @@ class Connection:
                 # what the application still does for this client has been cancelled; it gets a moment to end
                 nursery.cancel_scope.deadline = trio.current_time() + _LINGER
                 await self._protocol.handle(Closed())
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, ssl.SSLError):
+        except* _ENDED:
             pass
-        except (H2CProtocolRequiredError, H2ProtocolAssumedError):
-            pass
-        except Exception as error:  # noqa: BLE001 -- one client's bytes must not end the others
-            logger.info("a connection was closed: what it sent could not be read (%s)", _kinds(error))
-        except BaseExceptionGroup as group:
-            rest = group.split(trio.Cancelled)[1]
-            if rest is None:
-                raise
-            logger.info("a connection was closed: what it sent could not be read (%s)", _kinds(rest))
+        except* Exception as group:  # noqa: BLE001 -- one client's bytes must not end the others
+            logger.info("a connection was closed: what it sent could not be read (%s)", _kinds(group))
         finally:
             self._gone()
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
@@ -271,6 +276,7 @@ class Front:
         self.tls: ssl.SSLContext | None = None
         self.connections: dict[Connection, None] = {}
         self.refused = 0
+        self._accepting: dict[trio.CancelScope, trio.SocketListener] = {}
         self.context = WorkerContext(None)
         config = HypercornConfig()
         config.accesslog = config.errorlog = None
@@ -288,29 +294,47 @@ class Front:
         self.config.websocket_max_message_size = limits.message_bytes
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Accept connections until cancelled, which is when the socket is closed; connections go on.
+        """Accept connections until `stop`, or cancelled; those that were accepted go on.
 
         Args:
             listener: Bound and listening.
 
         Needs `run` around it.
         """
-        while True:
-            try:
-                stream: Any = await listener.accept()
-            except OSError as error:
-                # out of descriptors, most likely: others end meanwhile
-                logger.warning("no connection could be accepted (%s)", type(error).__name__)
-                await trio.sleep(_ACCEPT_PAUSE)
-                continue
-            if len(self.connections) >= self.limits.connections:
-                self.refused += 1
-                await trio.aclose_forcefully(stream)
-                continue
-            tls = self.tls
-            if tls is not None:
-                stream = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
-            self._nursery.start_soon(self._one, Connection(self, stream, tls=tls is not None))
+        with trio.CancelScope() as scope:
+            self._accepting[scope] = listener
+            while True:
+                try:
+                    await self._accept(listener)
+                except OSError as error:
+                    # out of descriptors, most likely: others end meanwhile
+                    logger.warning("no connection could be accepted (%s)", type(error).__name__)
+                    await trio.sleep(_ACCEPT_PAUSE)
+
+    async def _accept(self, listener: trio.SocketListener) -> None:
+        stream: Any = await listener.accept()
+        if len(self.connections) >= self.limits.connections:
+            self.refused += 1
+            await trio.aclose_forcefully(stream)
+            return
+        tls = self.tls
+        if tls is not None:
+            stream = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+        connection = Connection(self, stream, tls=tls is not None)
+        self.connections[connection] = None
+        self._nursery.start_soon(self._one, connection)
+
+    async def _close_listeners(self) -> None:
+        """Accept no more. Who has connected already is served: closing the socket would reset him."""
+        accepting, self._accepting = self._accepting, {}
+        for scope, listener in accepting.items():
+            scope.cancel()
+            with contextlib.suppress(OSError), trio.move_on_after(0.1) as late:
+                while True:
+                    # a checkpoint with nothing to accept is where it ends
+                    late.deadline = trio.current_time() + 0.01
+                    await self._accept(listener)
+            await listener.aclose()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the connections until cancelled; then each is ended at once."""
@@ -323,8 +347,14 @@ class Front:
                 connection.kill()
 
     async def stop(self, deadline: float) -> None:
-        """Let connections end, the idle ones at once, until an absolute deadline; then end them."""
+        """Accept no more, and let connections end until an absolute deadline; then end them.
+
+        Each ends after the answer to what it is asked meanwhile; who is asked nothing, after a moment.
+        """
+        await self._close_listeners()
         await self.context.terminated.set()
+        if self.connections:
+            await trio.sleep(_LAST_WORDS)
         for connection in list(self.connections):
             connection.release()
         with trio.move_on_at(deadline):
@@ -338,7 +368,6 @@ class Front:
     _ended: trio.Event | None = None
 
     async def _one(self, connection: Connection) -> None:
-        self.connections[connection] = None
         try:
             await connection.run()
         finally:

@@ -24,7 +24,7 @@ META = "io.modelcontextprotocol/"
 
 async def until(condition, seconds=5):
     with trio.fail_after(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 -- of others' state, which has no event for it
             await trio.sleep(0.005)
 
 

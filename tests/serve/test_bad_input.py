@@ -1,4 +1,4 @@
-"""Hostile and broken clients on real sockets: refused at the door, without their words, and nobody else notices."""
+"""Hostile and broken clients on real sockets: refused at the door, wordless, and nobody else notices."""
 
 from __future__ import annotations
 
@@ -139,8 +139,10 @@ async def test_garbage_ends_its_connection_and_nothing_else(tmp_path, caplog):
             b"POST /mcp HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nsecret\r\n",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n"
-            b"HTTP2-Settings: AAAA\r\n\r\n",
+            (
+                b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+                b"HTTP2-Settings: AAAA\r\n\r\n"
+            ),
         ]:
             heard = await spoken(here, address, garbage, until_end=True)
             assert b"200" not in heard.split(b"\r\n")[0]

@@ -1,4 +1,4 @@
-"""Artifacts and linked resources: read by their owner, and by nobody else; results in the words of each revision."""
+"""Artifacts and linked resources, read by their owner alone; results in the words of each revision."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ async def connected(here, who, mode, **options):
     headers = {"authorization": f"Bearer {here.texts[who]}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=20) as http,
-        Client(streamable_http_client(here.service.addresses[0], http_client=http), mode=mode, **options) as client,
+        Client(
+            streamable_http_client(here.service.addresses[0], http_client=http), mode=mode, **options
+        ) as client,
     ):
         yield client
 
@@ -40,7 +42,9 @@ def stepping(gate):
         yield Progress(2, total=2)
         yield f"done for {arguments['who']}"
 
-    return FakeTool("steps", steps, input_schema={"type": "object", "properties": {"who": {"type": "string"}}})
+    return FakeTool(
+        "steps", steps, input_schema={"type": "object", "properties": {"who": {"type": "string"}}}
+    )
 
 
 @MODES
@@ -68,7 +72,9 @@ async def test_two_tenants_list_call_progress_and_hear_of_changes_at_once(tmp_pa
                         await until(lambda: len(done) == 2)
                         gate.set()
 
-                result = await client.call_tool("steps", {"who": who.principal}, progress_callback=on_progress)
+                result = await client.call_tool(
+                    "steps", {"who": who.principal}, progress_callback=on_progress
+                )
                 assert result.content[0].text == f"done for {who.principal}"
                 assert steps[0] == (1.0, 2.0, "half")
                 assert len(steps) == 2
@@ -101,16 +107,15 @@ async def test_a_list_change_is_heard_by_the_clients_handler(tmp_path):
 
 
 async def test_a_stateless_client_listens_for_changes(tmp_path):
-    async with place(tmp_path, listen=True) as here:
-        async with connected(here, ALICE, "auto") as client:
-            await client.list_tools()
-            await until(lambda: here.server.streams == 1)
-            async with client.listen(tools_list_changed=True) as changes:
-                here.server.set_tools([echo_tool("other")])
-                with trio.fail_after(5):
-                    event = await anext(aiter(changes))
-                assert "Tools" in type(event).__name__
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["other"]
+    async with place(tmp_path, listen=True) as here, connected(here, ALICE, "auto") as client:
+        await client.list_tools()
+        await until(lambda: here.server.streams == 1)
+        async with client.listen(tools_list_changed=True) as changes:
+            here.server.set_tools([echo_tool("other")])
+            with trio.fail_after(5):
+                event = await anext(aiter(changes))
+            assert "Tools" in type(event).__name__
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["other"]
 
 
 @MODES

@@ -1,4 +1,4 @@
-"""The stateless era over HTTP: every request says everything, a stream tells of changes, a question is an answer."""
+"""The stateless era over HTTP: a request says all, a stream tells of changes, questions are answers."""
 
 from __future__ import annotations
 

@@ -44,6 +44,12 @@ class Talk:
         with trio.fail_after(5):
             return json.loads(await self.socket.get_message())
 
+    async def repeat(self, said):
+        """Say it again and again; each time the answer is an error."""
+        for _ in range(20):
+            await self.say(said)
+            assert (await self.hear())["error"]["code"] in (-32700, -32600)
+
     async def rpc(self, method, params=None):
         self.number += 1
         await self.say({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params or {}})
@@ -123,7 +129,8 @@ async def test_who_proves_nothing_gets_no_socket(tmp_path):
         for token, origin, status in [("nonsense", None, 401), (here.texts[ALICE], "null", 403)]:
             lines = [
                 "GET /ws HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {token}", "Upgrade: websocket",
-                "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+                "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
             ]  # fmt: skip
             lines += [] if origin is None else [f"Origin: {origin}"]
             stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -145,14 +152,11 @@ async def test_garbage_on_a_socket_costs_its_sender_the_socket_and_nobody_else_a
         for said in ["{" * 10, "[]", '{"jsonrpc":"2.0"}']:
             async with talking(here) as talk:
                 with pytest.raises(ConnectionClosed):
-                    for _ in range(20):
-                        await talk.say(said)
-                        assert (await talk.hear())["error"]["code"] in (-32700, -32600)
+                    await talk.repeat(said)
         for said in [b"binary", "x" * 200_000]:
             async with talking(here) as talk:
                 with pytest.raises(ConnectionClosed):
-                    await talk.say(said)
-                    await talk.hear()
+                    await talk.repeat(said)
         # frames that are none
         async with talking(here) as talk:
             with contextlib.suppress(ConnectionClosed):
