@@ -116,13 +116,10 @@ def _server(given: dict[str, Any] | None, raw: Any, place: Place, before: int) -
         return INVALID
     problems = place.reading.problems
     name = str(place.path[-1])
+    judge(ServerConfig, given, place)
     if isinstance(raw, dict) and raw.get("disabled") is True:
         problems[before:] = [problem for problem in problems[before:] if problem.structural]
-        if len(problems) == before:
-            judge(ServerConfig, given, place)
         return INVALID if len(problems) > before else ServerConfig(name=name, disabled=True)
-    if len(problems) == before:
-        judge(ServerConfig, given, place)
     if len(problems) > before:
         return INVALID
     server = ServerConfig(**given, name=name)

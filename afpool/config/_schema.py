@@ -15,7 +15,7 @@ from ._kinds_of_many import Listing, Named
 from ._tables import Record, fields_of, rules_of
 
 FILE: Final = Path(__file__).with_name("afpool.schema.json")
-ID: Final = "https://afpool.dev/afpool.schema.json"
+ID: Final = "urn:afpool:schema:afpool.toml"
 
 
 def config_schema() -> dict[str, Any]:

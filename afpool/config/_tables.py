@@ -209,16 +209,21 @@ def read_fields(
         place.refuse(f"expected a table, not {named(raw)}", structural=True)
         return None
     names = [field.spelled for field in known]
+    meant: set[str | None] = set()
     for name in raw:
         if name in names:
             continue
         near = nearest(name, names)
         if strict:
             place.child(name).refuse("there is no such setting", near, structural=True)
+            meant.add(near)
         else:
             place.child(name).warn("it is not understood here and passed over", near)
     given: dict[str, Any] = {}
     for field in known:
+        if field.spelled in meant and field.spelled not in raw:
+            given[field.name] = INVALID  # it was misspelled, which is one mistake and not two
+            continue
         value = _read_field(field, raw, place, layers)
         if value is not _ABSENT:
             given[field.name] = value
