@@ -12,6 +12,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
+from ._http import DRAINING, RETRY
 from ._proof_types import Refused, RequestHead, refuse
 from ._streams import connection_of, send_whole
 
@@ -30,7 +31,6 @@ logger = logging.getLogger("afpool.serve")
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 UNIX: Final = "unix"
-_RETRY: Final = 1.0
 
 
 @final
@@ -92,8 +92,9 @@ class Door:
             self.config.path if kind == "http" else self.config.websocket_path
         ):
             refused = refuse(404, "not-found", "there is nothing here")
-        if refused is None and self._health.draining and method != "DELETE":
-            refused = refuse(503, "draining", "the service is ending; nothing was run", retry_after=_RETRY)
+        # a POST may belong to what still runs; whoever reads it finds out
+        if refused is None and self._health.draining and method not in ("POST", "DELETE"):
+            refused = refuse(503, "draining", DRAINING, retry_after=RETRY)
         if refused is None:
             if method == "OPTIONS":
                 await send_whole(send, connection, 204, _preflight(head), b"")
@@ -101,7 +102,7 @@ class Door:
             proven = await self._proof.prove(head)
             if not isinstance(proven, Refused):
                 if kind == "http":
-                    await self._http.serve(scope, receive, told, head, proven)
+                    await self._http.serve(scope, receive, told, head, proven, self._health.draining)
                 else:
                     await self._sockets.serve(scope, receive, send, proven, lambda: self._health.draining)
                 return

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import secrets
@@ -36,14 +37,13 @@ from ._results import write_result
 from ._rpc import INTERNAL_ERROR, INVALID_PARAMS, REFUSED, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from .._base.identity import Identity
     from .._base.model import ToolResult
     from ..runtime import Runtime, RuntimeToolset
     from ._door_limits import DoorLimits
     from ._links import Links
-    from ._listed import Listed
     from ._questions import Questions
 
 logger = logging.getLogger("afpool.serve")
@@ -60,16 +60,14 @@ class Offer:
 
     Attributes:
         toolset: The tools.
-        listed: Them written down, for each era.
         mirrored: Tool to the schema by which its arguments are mirrored in headers, once it was looked for.
         used_at: On trio's clock.
     """
 
-    __slots__ = ("listed", "mirrored", "toolset", "used_at")
+    __slots__ = ("mirrored", "toolset", "used_at")
 
     def __init__(self, toolset: RuntimeToolset) -> None:
         self.toolset = toolset
-        self.listed: dict[bool, Listed] = {}
         self.mirrored: dict[str, Any] = {}
         self.used_at = trio.current_time()
 
@@ -207,23 +205,35 @@ class Calls:
         finally:
             waiting.end(result, failure)
 
-    async def _run(self, asked: Asked, call: Asked | Waiting, name: str, args: Any) -> bytes:
-        self._number += 1
-        call_id = f"{self._prefix}-{self._number}"
+    @contextlib.asynccontextmanager
+    async def counted(self, asked: Asked) -> AsyncIterator[None]:
+        """Hold a place of the caller's for the time of the block, and let a drain wait for it.
+
+        Raises:
+            RpcError: A limit is reached. Nothing was run.
+        """
         self.running += 1
-        self._questions.begin(call_id, call)
         try:
             async with self.limits.call(asked.proven.identity):
-                result, source = await self._dispatch(asked, call, name, args, call_id)
+                yield
         except Overloaded as error:
             raise RpcError(
                 REFUSED, error.message, {"code": error.code}, status=429, retry_after=error.retry_after
             ) from None
         finally:
-            self._questions.end(call_id)
             self.running -= 1
             if not self.running and self._idle is not None:
                 self._idle.set()
+
+    async def _run(self, asked: Asked, call: Asked | Waiting, name: str, args: Any) -> bytes:
+        self._number += 1
+        call_id = f"{self._prefix}-{self._number}"
+        self._questions.begin(call_id, call)
+        try:
+            async with self.counted(asked):
+                result, source = await self._dispatch(asked, call, name, args, call_id)
+        finally:
+            self._questions.end(call_id)
         return self._written(asked, result, source)
 
     async def _dispatch(

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 SESSION_HEADER: Final = b"mcp-session-id"
 _VERSION_HEADER: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 _NO_SESSION: Final = "there is no such session here, or not any more; begin anew with `initialize`"
+DRAINING: Final = "the service is ending; nothing was run"
+RETRY: Final = 1.0
 _GONE_BYTES: Final = 8 * 1024 * 1024
 _GONE_SECONDS: Final = 2.0
 
@@ -84,13 +86,23 @@ class HttpEndpoint:
         send: Callable[[Any], Awaitable[None]],
         head: RequestHead,
         proven: Proven,
+        draining: bool,
     ) -> None:
-        """Answer one request of a proven caller."""
+        """Answer one request of a proven caller.
+
+        Args:
+            scope: Of ASGI.
+            receive: Of ASGI.
+            send: Of ASGI.
+            head: Of the request.
+            proven: Who sent it.
+            draining: Whether only what belongs to running calls is taken.
+        """
         connection = connection_of(scope)
         version = _one(head, _VERSION_HEADER)
         modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if head.method == "POST":
-            await self._post(receive, send, head, proven, connection, version if modern else None)
+            await self._post(receive, send, head, proven, connection, version if modern else None, draining)
             return
         try:
             if modern:
@@ -118,6 +130,7 @@ class HttpEndpoint:
         proven: Proven,
         connection: Connection | None,
         modern: str | None,
+        draining: bool,
     ) -> None:
         takes_json, takes_events = accepts(head)
         reply = Reply(send, self._nursery, connection, takes_json=takes_json, takes_events=takes_events)
@@ -132,6 +145,8 @@ class HttpEndpoint:
             if body is None:
                 return
             message = read_message(body)
+            if draining:
+                refuse_new(message)
         except RpcError as error:
             await reply.answer(error.status or 400, error_message(b"", error), _headers_of(error))
             if error.status in (408, 413):
@@ -308,8 +323,9 @@ class HttpEndpoint:
         channel = EventChannel(proven, connection)
         self.channels[channel] = None
         session.listen(channel)
+        scope = trio.CancelScope()
         try:
-            with trio.CancelScope() as scope:
+            with scope:
                 headers = ((SESSION_HEADER, session.id.encode()),)
                 if connection is None:
                     async with trio.open_nursery() as nursery:
@@ -320,6 +336,8 @@ class HttpEndpoint:
                     connection.on_gone[scope] = None
                     await channel.run(send, headers)
         finally:
+            if connection is not None:
+                connection.on_gone.pop(scope, None)
             del self.channels[channel]
             session.unlisten(channel)
 
@@ -364,6 +382,16 @@ class HttpEndpoint:
                 if not event.get("more_body"):
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         raise RpcError(INVALID_REQUEST, "the body took too long; nothing was run", status=408)
+
+
+def refuse_new(message: Message) -> None:
+    """Refuse what begins something, where only what belongs to running calls is taken any more.
+
+    Raises:
+        RpcError: It does.
+    """
+    if message.is_request and message.params.get("requestState") is None:
+        raise RpcError(REFUSED, DRAINING, {"code": "draining"}, status=503, retry_after=RETRY)
 
 
 def withdraw(session: Session, message: Message) -> None:

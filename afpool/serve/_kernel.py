@@ -143,10 +143,8 @@ class Kernel:
         except Exception as error:  # noqa: BLE001 -- what a listing ran into is told by its word
             problem = as_problem(error)
             raise RpcError(REFUSED, problem.message, {"code": problem.code}) from None
-        listed = offer.listed.get(modern)
-        if listed is None:
-            listed = offer.listed[modern] = await list_toolset(offer.toolset, version=asked.version)
         meta = {SERVER_INFO_META_KEY: self._info} if modern else {}
+        listed = await list_toolset(offer.toolset, version=asked.version)
         return listed.page(asked.message.params.get("cursor"), modern=modern, meta=meta)
 
     # ------------------------------------------------------------------ the SDK's server
@@ -162,7 +160,8 @@ class Kernel:
             return self._resources.templates()
 
         async def read(ctx: Any, _: Any) -> Any:
-            return await self._resources.read(ctx.request)
+            async with self._calls.counted(ctx.request):
+                return await self._resources.read(ctx.request)
 
         server: Server[Any] = Server(
             self._info["name"],

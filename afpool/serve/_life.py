@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import signal
 import threading
@@ -112,6 +113,7 @@ class _Life:
         self._stop = trio.Event()
         self._reload = trio.Event()
         self._ready = False
+        self._config: Config | None = None
 
     def signalled(self, number: int) -> None:
         """Take a signal. Synchronous."""
@@ -132,7 +134,8 @@ class _Life:
         self._ready = True
         async with trio.open_nursery() as nursery:
             if config is not None and self.load is not None:
-                nursery.start_soon(self._reloading, service, config)
+                self._config = config
+                nursery.start_soon(service.health.keep, "reload", functools.partial(self._reloading, service))
             await self._stop.wait()
             nursery.cancel_scope.cancel()
         drained = await service.drain(trio.current_time() + service.config.drain)
@@ -142,7 +145,9 @@ class _Life:
 
     # ------------------------------------------------------------------ reloading
 
-    async def _reloading(self, service: Service, config: Config) -> None:
+    async def _reloading(self, service: Service) -> None:
+        config = self._config
+        assert config is not None
         watched = _stamps(_files_of(config)) if config.serve.reload else None
         while True:
             with trio.move_on_after(WATCH_EVERY if watched is not None else float("inf")):
@@ -160,7 +165,7 @@ class _Life:
                     if settled != now:
                         continue
                 watched = now
-            config = await self.once(service, config)
+            config = self._config = await self.once(service, config)
             if watched is not None:
                 watched = _stamps(_files_of(config))
 

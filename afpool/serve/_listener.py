@@ -23,6 +23,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import attrs
+import h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config as HypercornConfig
@@ -44,6 +45,8 @@ CONNECTION_KEY: Final = "afpool.connection"
 
 _MAX_RECV: Final = 65_536
 _LINGER: Final = 2.0
+_EXTENSIONS: Final = b"sec-websocket-extensions"
+_PING_EVERY: Final = 20.0
 _ACCEPT_PAUSE: Final = 0.1
 _LAST_WORDS: Final = 0.25
 # the kernel gives up a peer that acknowledges nothing: a minute of silence, then three probes
@@ -80,6 +83,21 @@ class ListenerLimits:
     write_timeout: float = 30.0
     message_bytes: int = 4 * 1024 * 1024
     connections: int = 16_384
+
+
+@final
+class _Protocol(H11Protocol):
+    """hypercorn's, without compression of WebSockets: a few bytes could unfold to any number in memory."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if any(name == _EXTENSIONS for name, _ in request.headers):
+            request = h11.Request(
+                method=request.method,
+                target=request.target,
+                headers=[pair for pair in request.headers if pair[0] != _EXTENSIONS],
+                http_version=request.http_version,
+            )
+        await super()._create_stream(request)
 
 
 @final
@@ -122,7 +140,7 @@ class Connection:
                     await self._stream.do_handshake()
             server = self._addresses()
             async with trio.open_nursery() as nursery:
-                self._protocol = H11Protocol(
+                self._protocol = _Protocol(
                     self._front.app,
                     self._front.config,
                     self._front.context,
@@ -285,6 +303,7 @@ class Front:
         config.websocket_max_message_size = limits.message_bytes
         config.keep_alive_max_requests = 1 << 30
         config.max_app_queue_size = 16
+        config.websocket_ping_interval = _PING_EVERY
         self.config = config
 
     def set_limits(self, limits: ListenerLimits) -> None:

@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .._base.errors import Overloaded
 from ._asked import Asked
-from ._http import withdraw
+from ._http import refuse_new, withdraw
 from ._rpc import INVALID_REQUEST, REFUSED, Message, RpcError, error_message, read_message
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class _Talk:
         if len(under_way) >= MAX_AT_ONCE:
             raise RpcError(REFUSED, f"{MAX_AT_ONCE} requests at once; this one was not run")
         if self._draining():
-            raise RpcError(REFUSED, "the service is ending; nothing was run", {"code": "draining"})
+            refuse_new(message)
 
     def _asked(self, message: Message) -> Asked:
         session = self._session

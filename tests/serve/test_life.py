@@ -23,7 +23,7 @@ from afpool.config import IdentityConfig, ServeConfig, TokensConfig, load_config
 from afpool.runtime import RuntimeConfig
 from afpool.serve import Bridge, TokenFile, open_service, serve
 from afpool.serve._health import Health
-from afpool.testing import FakeServer, FakeTool, Progress, echo_tool
+from afpool.testing import FakeServer, FakeTool, Progress, ask_tool, echo_tool
 from tests.serve.serve_kit import ALICE, BOB, Caller, place, until
 
 reconfigures = pytest.mark.skipif(
@@ -69,6 +69,54 @@ async def test_draining_refuses_what_is_new_and_lets_what_runs_end(tmp_path):
         await until(lambda: drained)
         assert drained[0].left == 0
         assert here.server.executions == {"hold": 1}
+
+
+FORM = {
+    "message": "Really?",
+    "requestedSchema": {"type": "object", "properties": {"sure": {"type": "boolean"}}},
+}
+
+
+async def test_while_it_drains_what_runs_can_still_be_answered_and_withdrawn(tmp_path):
+    tools = [ask_tool(), held(trio.Event())]
+    async with place(tmp_path, servers={"desk": tools}, http={"era": "handshake"}) as here:
+        can = {"elicitation": {}}
+        client = await here.opened(capabilities=can)
+        params = {"name": "ask", "arguments": {"params": FORM}}
+        asking = client.begin(message=client.request("tools/call", params))
+        question = await asking.event("elicitation/create")
+        waiting = await client.modern_rpc("tools/call", params, capabilities=can)
+        state = waiting.json["result"]["requestState"]
+        request = client.request("tools/call", {"name": "hold"})
+        holding = client.begin(message=request)
+        with trio.fail_after(5):
+            await here.server.wait_for("tools/call", 3)
+        drained = []
+
+        async def drain():
+            drained.append(await here.service.drain(trio.current_time() + 30))
+
+        here.nursery.start_soon(drain)
+        await until(lambda: here.service.health.draining)
+        answer = {
+            "jsonrpc": "2.0",
+            "id": question["id"],
+            "result": {"action": "accept", "content": {"sure": True}},
+        }
+        assert (await client.ask(message=answer)).status == 202
+        with trio.fail_after(5):
+            await asking.ended.wait()
+        assert '"sure": true' in asking.json["result"]["content"][0]["text"]
+        more = {"requestState": state, "inputResponses": {"question": {"action": "decline"}}}
+        done = await client.modern_rpc("tools/call", params | more, capabilities=can)
+        assert '"action": "decline"' in done.json["result"]["content"][0]["text"]
+        assert drained == []
+        told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request["id"]}}
+        assert (await client.ask(message=told)).status == 202
+        with trio.fail_after(5):
+            await holding.ended.wait()
+        await until(lambda: drained)
+        assert drained[0].left == 0
 
 
 async def test_a_drain_ends_at_its_deadline(tmp_path):

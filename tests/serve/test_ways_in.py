@@ -166,6 +166,23 @@ async def test_garbage_on_a_socket_costs_its_sender_the_socket_and_nobody_else_a
         await until(lambda: here.service.sessions == 1)
 
 
+async def test_nothing_is_compressed(tmp_path):
+    async with place(tmp_path, listen=True) as here:
+        port = int(here.service.addresses[0].removesuffix("/mcp").rpartition(":")[2])
+        lines = [
+            "GET /ws HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {here.texts[ALICE]}",
+            "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Extensions: permessage-deflate",
+        ]  # fmt: skip
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all("\r\n".join([*lines, "", ""]).encode())
+            with trio.fail_after(5):
+                heard = await stream.receive_some(10_000)
+        assert heard.startswith(b"HTTP/1.1 101")
+        assert b"deflate" not in heard
+
+
 async def test_only_so_many_requests_at_once_on_one_socket(tmp_path):
     limits = ServeLimits(calls_per_principal=500, calls_per_tenant=500)
     async with (
