@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote, urlsplit
 
 import hypothesis
@@ -162,6 +163,7 @@ def test_a_url_says_both_fields_and_nothing_else(tmp_path_factory, first, second
     assert (begin, unquote(tenant), end) == ("t", first, "mcp")
     assert parts.query.startswith("who=")
     assert unquote(parts.query.removeprefix("who=")) == second
+    assert re.fullmatch(r"[A-Za-z0-9._~%-]+", parts.query.removeprefix("who=")), "it begins no other value"
     assert parts.fragment == ""
     assert transport.origin.host == "a.example"
     assert transport.target.count(b"/") == 3
