@@ -240,6 +240,10 @@ class Connection:
                 self._reading.deadline = float("inf")
             elif self._closing:
                 self._reading.cancel()
+            elif self._protocol is not None and self._protocol.connection.trailing_data[0]:
+                # the next head has begun already, while the answer was on its way
+                self._head_began = now = trio.current_time()
+                self._reading.deadline = now + limits.header_timeout
             else:
                 self._reading.deadline = trio.current_time() + limits.keep_alive
 

@@ -92,6 +92,54 @@ async def test_a_slow_head_and_a_slow_body_are_waited_for_only_so_long(tmp_path)
         assert slow.startswith(b"HTTP/1.1 408")
 
 
+async def test_a_slow_head_on_a_kept_connection_is_not_an_idle_one(tmp_path):
+    async with listening(tmp_path) as (here, address), await trio.open_tcp_stream(*address) as stream:
+        with trio.fail_after(10):
+            await stream.send_all(call(here))
+            heard = b""
+            while not _whole(heard):
+                heard += await stream.receive_some(65536)
+            await stream.send_all(b"POST /mcp HTT")
+            assert await stream.receive_some(65536) == b""
+
+
+async def test_a_client_that_goes_away_ends_its_call_in_that_instant(tmp_path, monkeypatch):
+    # not by the time that is left to a connection's tasks
+    monkeypatch.setattr("afpool.serve._listener._LINGER", 60.0)
+
+    async def hang(arguments, arrival):
+        await trio.sleep_forever()
+
+    async with listening(tmp_path, servers={"desk": [echo_tool(), FakeTool("hang", hang)]}) as (
+        here,
+        address,
+    ):
+        body = call(here).partition(b"\r\n\r\n")[2].replace(b'"echo"', b'"hang"')
+        async with await trio.open_tcp_stream(*address) as stream:
+            await stream.send_all(head(here, *STATELESS[:2], b"Mcp-Name: hang", length=len(body)) + body)
+            with trio.fail_after(5):
+                await here.server.wait_for("tools/call", 1)
+        await until(lambda: len(here.server.cancelled) == 1 and here.service.calls == 0)
+
+
+async def test_whatever_one_connection_raises_the_others_are_served(tmp_path, monkeypatch, caplog):
+    from afpool.serve import _listener
+
+    handle = _listener._Protocol.handle
+
+    async def raising(self, event):
+        if b"BOOM" in getattr(event, "data", b""):
+            raise ValueError("secret")
+        await handle(self, event)
+
+    monkeypatch.setattr(_listener._Protocol, "handle", raising)
+    caplog.set_level(logging.INFO)
+    async with listening(tmp_path) as (here, address):
+        assert await spoken(here, address, b"BOOM", until_end=True) == b""
+    assert "ValueError" in caplog.text
+    assert "secret" not in caplog.text
+
+
 async def test_a_body_beyond_the_limit_is_refused_unread_whether_or_not_it_says_so(tmp_path):
     async with listening(tmp_path) as (here, address):
         announced = await spoken(here, address, head(here, length=100_000_000), until_end=True)

@@ -1,4 +1,4 @@
-"""Parts of the service by themselves: what is no message, what an answer may be, sessions and their counts."""
+"""Parts of the service by themselves: what is no message, what an answer may be, sessions, their counts."""
 
 from __future__ import annotations
 

@@ -107,9 +107,15 @@ async def test_the_stateless_era_over_websocket(tmp_path):
         await talk.rpc("tools/list", {"_meta": envelope()})
         assert (await talk.rpc("initialize", {"_meta": envelope()}))["error"]["code"] == -32022
         await until(lambda: here.server.streams == 1)
+        witness = await here.opened()
+        stream = witness.begin("GET")
         here.server.set_tools([echo_tool("other")])
+        await stream.event("notifications/tools/list_changed")
         # what belongs to no request is not said in this era
-        assert "result" in await talk.rpc("tools/list", {"_meta": envelope()})
+        await talk.say(
+            {"jsonrpc": "2.0", "id": "last", "method": "tools/list", "params": {"_meta": envelope()}}
+        )
+        assert (await talk.hear())["id"] == "last"
 
 
 async def test_a_socket_that_closes_takes_its_calls_with_it(tmp_path):
