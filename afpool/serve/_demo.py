@@ -1,7 +1,7 @@
 """What `afpool serve --demo` serves: two built-in servers, two tenants, and a token for each.
 
 The servers are those of `afpool.testing`, in this process, on loopback. Everything is made for the time of
-the demo and is gone with it.
+the demo and is gone with it; so are its tokens, but for others that are in the file that is named for them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..runtime import RuntimeConfig
 from ..testing import FakeServer, FakeTool, Progress, counter_tool, echo_tool, whoami_tool
 from ..tools import define_tool
 from ._tokens import TokenFile
+from ._tokens_file import TokenFileError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -53,6 +54,11 @@ async def note(text: str, ctx: ToolContext) -> str:
     return f"kept as afpool://artifact/{meta.ref}"
 
 
+def _revoke(tokens: TokenFile, number: str) -> None:
+    with contextlib.suppress(TokenFileError):  # whoever took the file away has revoked it as well
+        tokens.revoke(number)
+
+
 @contextlib.asynccontextmanager
 async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, ServeConfig, Any]]:
     """Open the demo's servers for the time of the block.
@@ -71,9 +77,14 @@ async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, Se
         directory = await stack.enter_async_context(
             FakeServer.http(era="both", tools=[whoami_tool(headers=list(_HEADERS))])
         )
-        path = folder / "tokens"
+        named = serve.identity.tokens
+        path = folder / "tokens" if named is None else Path(named.file)
         tokens = TokenFile(path)
-        made = [(who, tokens.new(who, f"demo-{who.principal}").token) for who in WHO]
+        made = []
+        for who in WHO:
+            new = await trio.to_thread.run_sync(tokens.new, who, f"demo-{who.principal}")
+            stack.callback(_revoke, tokens, new.entry.id)
+            made.append((who, new.token))
 
         def plan(_: str, projection: Identity) -> Plan:
             headers: dict[str, str] = dict(

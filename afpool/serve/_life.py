@@ -52,6 +52,7 @@ async def serve(
     demo: bool = False,
     load: Callable[[], Config] | None = None,
     announce: Callable[[str], object] = print,
+    notify: Callable[[str], object] | None = None,
     task_status: trio.TaskStatus[Service] = trio.TASK_STATUS_IGNORED,
 ) -> int:
     """Serve until told to end.
@@ -62,6 +63,8 @@ async def serve(
         load: Reads the configuration again, for a reload; blocking, called in a thread. Without it there is
             no reload.
         announce: Takes lines for whoever has started the service.
+        notify: Told of `ready` (again when a reload is over, whatever came of it), `reloading` and
+            `stopping`, for a supervisor of processes. Synchronous.
         task_status: Given the service once it is ready.
 
     Returns:
@@ -69,7 +72,7 @@ async def serve(
 
     Signals are taken where it runs in the main thread. Cancelled, it ends like after a second signal.
     """
-    life = _Life(load)
+    life = _Life(load, notify)
     try:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(_taking_signals(life))
@@ -106,8 +109,11 @@ async def serve(
 class _Life:
     """What signals and files make of one service."""
 
-    def __init__(self, load: Callable[[], Config] | None) -> None:
+    def __init__(
+        self, load: Callable[[], Config] | None, notify: Callable[[str], object] | None = None
+    ) -> None:
         self.load = load
+        self._notify = notify
         self.scope = trio.CancelScope()
         self.code = CLEAN
         self._stop = trio.Event()
@@ -120,6 +126,8 @@ class _Life:
         if number == signal.SIGHUP:
             self._reload.set()
             return
+        if not self._stop.is_set():
+            self.tell("stopping")
         if number == signal.SIGINT or self._stop.is_set():
             self.code = INTERRUPTED
         if self._stop.is_set() or not self._ready:
@@ -129,9 +137,15 @@ class _Life:
             logger.info("ending: nothing new is taken; once more ends it at once")
         self._stop.set()
 
+    def tell(self, state: str) -> None:
+        """Tell whoever supervises the process. Synchronous."""
+        if self._notify is not None:
+            self._notify(state)
+
     async def run(self, service: Service, config: Config | None) -> None:
         """Keep the service until it is to end, then let it drain."""
         self._ready = True
+        self.tell("ready")
         async with trio.open_nursery() as nursery:
             if config is not None and self.load is not None:
                 self._config = config
@@ -165,7 +179,9 @@ class _Life:
                     if settled != now:
                         continue
                 watched = now
+            self.tell("reloading")
             config = self._config = await self.once(service, config)
+            self.tell("ready")
             if watched is not None:
                 watched = _stamps(_files_of(config))
 

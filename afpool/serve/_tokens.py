@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
-import trio
 
 from ._proof_types import Proven
 from ._tokens_file import (
@@ -196,6 +195,8 @@ class StaticTokens:
     """
 
     def __init__(self, path: Path, seams: Seams) -> None:
+        import trio  # not needed by `TokenFile`, which a command line wants to load quickly
+
         self.path = path
         self.problem: str | None = None
         self.withdrawn = False
@@ -236,6 +237,8 @@ class StaticTokens:
 
     async def watch(self) -> None:
         """Look at the file for ever."""
+        import trio
+
         while True:
             await trio.sleep(CHECK_EVERY)
             await self.look()

@@ -1,0 +1,124 @@
+"""`afpool serve`."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._failures import Failure, Usage
+from ._logs import log_lines
+from ._reading import configured
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from ..config import Config
+    from ..serve import Service
+    from ._output import Output
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Serve until told to end."""
+    more: dict[str, Any] = {
+        key: value
+        for key, value in (
+            ("serve.bind", options.bind),
+            ("serve.path", options.path),
+            ("serve.identity.tokens.file", options.tokens),
+            ("serve.tls.certificate", options.tls_certificate),
+            ("serve.tls.key", options.tls_key),
+            ("serve.drain", options.drain),
+            ("serve.reload", "false" if options.no_reload else None),
+        )
+        if value is not None
+    }
+    if options.demo:
+        config, load = _demo_config(options, out, more)
+    else:
+        config, load = configured(options, out, more)
+        if not config.enabled:
+            out.warn("no server is configured, so nobody is offered any tool")
+        if not config.serve.identity.proves and config.serve.identity.anonymous is None:
+            out.warn(
+                "nobody can prove who he is, so everybody is refused: name serve.identity, or give --tokens"
+            )
+    log_lines(out, options.log_level, options.log_format)
+    import trio
+
+    from ..serve import serve
+    from ._notify import Supervisor
+
+    supervisor = Supervisor()
+    started = _Started(out)
+    code: int = trio.run(_serve, serve, config, options.demo, load, _Announce(out), supervisor, started)
+    if out.json:
+        out.line({"event": "ended", "code": code})
+    return code
+
+
+async def _serve(
+    serve: Any,
+    config: Config,
+    demo: bool,
+    load: Callable[[], Config] | None,
+    announce: Callable[[str], None],
+    supervisor: Any,
+    started: Any,
+) -> int:
+    code: int = await serve(
+        config, demo=demo, load=load, announce=announce, notify=supervisor.tell, task_status=started
+    )
+    return code
+
+
+def _demo_config(
+    options: argparse.Namespace, out: Output, more: dict[str, Any]
+) -> tuple[Config, Callable[[], Config] | None]:
+    """Read what flags say, and no file unless one is named: the demo is the same everywhere."""
+    from ._demo_place import demo_tokens
+
+    if "serve.identity.tokens.file" not in more:
+        path = demo_tokens()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Failure(
+                f"no folder for the demo's tokens can be made: {error.strerror}; set XDG_STATE_HOME"
+            ) from None
+        more["serve.identity.tokens.file"] = str(path)
+    if options.config is not None or options.mcp_config:
+        raise Usage("--demo brings servers of its own: leave out --config and --mcp-config")
+    with tempfile.TemporaryDirectory(prefix="afpool-") as folder:
+        empty = Path(folder) / "afpool.toml"
+        empty.write_text("", encoding="utf-8")
+        options.config = str(empty)
+        config, _ = configured(options, out, more)
+    return config, None
+
+
+class _Announce:
+    """What the service announces: lines for people, or documents for programs."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def __call__(self, line: str) -> None:
+        if not self._out.json:
+            self._out.data(line)
+            self._out.end()
+        elif line.startswith("{"):
+            self._out.line({"event": "client", **json.loads(line)})
+
+
+class _Started:
+    """Told when the service is ready."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def started(self, service: Service) -> None:
+        if self._out.json:
+            self._out.line({"event": "ready", "addresses": list(service.addresses)})
