@@ -697,6 +697,18 @@ def test_lists_that_are_asked_for_too_often(run, times, wrong):
     assert run.rules(check_listing) == (["L1"] if wrong else [])
 
 
+@pytest.mark.parametrize(
+    ("key", "name", "wrong"), [(ALICE, "role", False), (ALICE, None, True), (BOB, "role", True)]
+)
+def test_the_list_of_another_authorization_is_another_list(run, key, name, wrong):
+    for at in (1.0, 1.1, 1.2, 1.3):
+        if at == 1.2:
+            run.add(Shared(key=key, name=name))
+        request = run.sent(None, method="tools/list", session="s1", at=at)
+        run.answered(request, at=at, message={"id": 1, "result": {"tools": []}})
+    assert run.rules(check_listing) == (["L1"] if wrong else [])
+
+
 def test_more_openings_of_a_place_than_may_be(run):
     law = Law(max_connecting=1)
     first = run.sent(None, method="initialize", link=1)
