@@ -29,6 +29,7 @@ from .._base.errors import (
     ProtocolError,
     ServerFailed,
 )
+from .._base.untraced import by_itself, in_place_of
 from ..protocol import (
     LOCATION,
     MULTI_ROUND,
@@ -158,11 +159,14 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
         draft = channel.draft(rpc, headers)
         signing = signature(client, draft.request, channel.url(), tries.refusal)
         signed = await boundary("sign", signing, caller)
+        client.carried.note_headers(signed)
         trip: Trip = channel.signed_trip(draft, signed)
         del draft, signing, signed
     else:
         trip = channel.trip(rpc, headers)
     del headers  # a failure of the trip carries this frame, and a traceback may be shown with its locals
+    for credential in client.carried:
+        caller.carries(credential)
     caller.trip = trip
     caller.started(trip.size)
     if answering.tracks:
@@ -323,7 +327,7 @@ def _error_of(client: Client, answer: Answer, outcome: Outcome) -> AfpoolError:
     body = outcome.body
     if body is not None and body.message and not isinstance(error, ProtocolError):
         error.message = f"{error.message}: {body.message[:1024]}"
-    return error
+    return client.carried.clean(error)
 
 
 # ---------------------------------------------------------------------------- the credential
@@ -352,15 +356,22 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
         challenge=tries.challenge,
         refused=None if reason == "call" else tries.carried,
     )
+    given: object = None
+    failure: CredentialFailed | None = None
     try:
         given = await provider.get(request)
-    except AfpoolError:
-        raise
-    except Exception as error:
-        raise CredentialFailed(
-            f"the credential provider raised {type(error).__name__} for {requirement.service!r}; "
-            "nothing was sent"
-        ) from error
+    except AfpoolError as error:
+        raise by_itself(error) from None
+    except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
+        failure = in_place_of(
+            error,
+            CredentialFailed(
+                f"the credential provider raised {type(error).__name__} for {requirement.service!r}; "
+                "nothing was sent"
+            ),
+        )
+    if failure is not None:
+        raise failure  # out here, where what the provider raised does not become its context
     if isinstance(given, NeedsAuthorization):
         client.needs_authorization(given)
         raise AuthorizationRequired(
@@ -384,5 +395,6 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
             "nothing was sent"
         )
     tries.carried = given.credential
+    client.carried.note(given.credential)
     tries.reason, tries.challenge = "call", None
     return checked(given.credential.to_headers(), "the credential")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from actors import Reply
 
+    from .._base.credential import Credential
     from .._base.definition import Definition
     from .._base.model import ToolContext
     from .._base.use import Use
@@ -93,6 +94,7 @@ class Call:
         "identity",
         "interrupted",
         "list",
+        "on_credential",
         "on_progress",
         "operation",
         "questions",
@@ -121,6 +123,7 @@ class Call:
         self.identity = ctx.identity
         self.tenant: str | None = None
         self.on_progress = ctx.on_progress
+        self.on_credential = ctx.on_credential
         self.chain = ctx.chain
         self.deadline = deadline
         self.checked_at = 0.0  # when the last recheck was, on the runtime's clock
@@ -285,6 +288,11 @@ class Call:
         use = self.use
         use.attempts += 1
         use.bytes_out = body_bytes
+
+    def carries(self, credential: Credential, /) -> None:
+        """Tell whoever shows the answer to others what its server was sent."""
+        if self.on_credential is not None:
+            self.on_credential(credential)
 
     def questioned(self) -> None:
         """Take note that the server answered with a question."""

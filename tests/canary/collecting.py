@@ -128,7 +128,7 @@ def _stored(thing: Any) -> Iterator[tuple[str, str]]:
         "pickle": lambda: pickle.dumps(thing).decode("latin-1"),
         "copy": lambda: repr(copy.copy(thing)),
         "deepcopy": lambda: repr(copy.deepcopy(thing)) if isinstance(thing, COPIED) else "",
-        "json": lambda: json.dumps(thing, default=repr),
+        "json": lambda: "" if isinstance(thing, FilledArguments) else json.dumps(thing, default=repr),
         "asdict": lambda: repr(attrs.asdict(thing)),
         "vars": lambda: repr(vars(thing)),
     }
@@ -148,6 +148,8 @@ def _is_looked_into(thing: Any) -> bool:
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     """What an object holds by its public names; what leads to the rest of the program is left out."""
+    if isinstance(thing, FilledArguments):
+        return  # a tool reads it as the dictionary that it is
     if isinstance(thing, Mapping):
         for key, value in thing.items():
             yield "key", key
@@ -180,7 +182,7 @@ PUBLIC = {
 # What a copy of is only a copy of data; a runtime's would be of half the process.
 COPIED = (ToolEvent, Use, ToolResult, Credential, Secret, FilledArguments, BaseException, str, dict, list, tuple)
 # Who reads these asks for the secret by its name.
-REVEALING = frozenset({"token", "key", "password", "headers", "httpx_transport", "env"})
+REVEALING = frozenset({"token", "key", "password", "headers", "httpx_transport", "env", "challenge"})
 
 
 def chain(error: BaseException) -> list[BaseException]:
