@@ -353,7 +353,7 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
         rejected=reason == "refresh",
         resource=client.resource,
         required=requirement.scopes,
-        challenge=tries.challenge,
+        challenge=None if tries.challenge is None else client.carried.text(tries.challenge),
         refused=None if reason == "call" else tries.carried,
     )
     given: object = None
@@ -385,7 +385,7 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
                 f"the server wants a credential for {requirement.service!r} and the credential provider has "
                 "none; nothing was sent",
                 delivery=NOT_SENT,
-                www_authenticate=tries.challenge,
+                www_authenticate=request.challenge,
             )
         tries.carried = None
         return []

@@ -23,7 +23,20 @@ import afpool.artifacts
 import afpool.credentials
 import afpool.runtime
 import afpool.tools
-from afpool import Credential, Secret, ToolResult, Use
+from afpool import (
+    Credential,
+    HttpTransport,
+    Plan,
+    Pool,
+    RuntimeConfig,
+    Secret,
+    Server,
+    StdioTransport,
+    ToolResult,
+    Use,
+    WebSocketTransport,
+)
+from afpool.artifacts import BoundArtifacts, MemoryArtifacts, SqliteArtifacts
 from afpool.tools import ToolEvent
 from afpool.tools._filled_arguments import FilledArguments
 from tests.canary.forms import Finder, Found
@@ -86,10 +99,14 @@ class Collected:
 
     def found(self, finder: Finder) -> set[Found]:
         """Look for the canaries in all of it."""
+        places: dict[str, list[str]] = {}
+        for place, text in self.texts:
+            places.setdefault(text, []).append(place)
         return {
             Found(name, form, place)
-            for place, text in self.texts
-            for name, form in (*finder(text), *((name, form) for name, form in finder(place)))
+            for text, told in places.items()
+            for name, form in finder(text)
+            for place in told
         }
 
 
@@ -113,7 +130,7 @@ def _object_texts(thing: Any, place: str, seen: dict[int, Any], depth: int) -> I
     yield f"{place}: format", format(thing) if type(thing).__format__ is not object.__format__ else ""
     if isinstance(thing, str | int | float):
         return
-    if not _is_looked_into(thing):
+    if isinstance(thing, CONFIGURATION) or not _is_looked_into(thing) or _is_plain(thing):
         return
     for way, text in _stored(thing):
         yield f"{place}: {way}", text
@@ -144,6 +161,15 @@ def _is_looked_into(thing: Any) -> bool:
     """Whether an object is a container, or of a public kind; of anything else only what it shows counts."""
     kind = type(thing)
     return isinstance(thing, Mapping | list | tuple | set | frozenset) or kind.__name__ in PUBLIC
+
+
+def _is_plain(thing: Any) -> bool:
+    """Whether its `repr` has shown all of it."""
+    if type(thing) is dict:
+        return all(map(_is_plain, thing)) and all(map(_is_plain, thing.values()))
+    if type(thing) in (list, tuple):
+        return all(map(_is_plain, thing))
+    return thing is None or isinstance(thing, str | int | float)
 
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -179,10 +205,27 @@ PUBLIC = {
     name for module in (afpool, afpool.tools, afpool.runtime, afpool.artifacts, afpool.credentials)
     for name in module.__all__
 } | {"FilledArguments", "Ticket"}  # fmt: skip
+# What the host says itself, in clear to whoever asks it; and stores, whose contents are looked at apart.
+CONFIGURATION = (
+    BoundArtifacts, HttpTransport, MemoryArtifacts, Plan, Pool, RuntimeConfig, Server, SqliteArtifacts,
+    StdioTransport, WebSocketTransport,
+)  # fmt: skip
 # What a copy of is only a copy of data; a runtime's would be of half the process.
-COPIED = (ToolEvent, Use, ToolResult, Credential, Secret, FilledArguments, BaseException, str, dict, list, tuple)
+COPIED = (
+    ToolEvent,
+    Use,
+    ToolResult,
+    Credential,
+    Secret,
+    FilledArguments,
+    BaseException,
+    str,
+    dict,
+    list,
+    tuple,
+)
 # Who reads these asks for the secret by its name.
-REVEALING = frozenset({"token", "key", "password", "headers", "httpx_transport", "env", "challenge"})
+REVEALING = frozenset({"token", "key", "password", "headers", "httpx_transport", "env"})
 
 
 def chain(error: BaseException) -> list[BaseException]:

@@ -124,9 +124,7 @@ class Finder:
                 if needle in one and (form != "cut in two" or needle in one.replace(secret, "")):
                     found.add((name, form))
         # whoever is found whole is no finding as a half
-        return {
-            (name, form) for name, form in found if form != "cut in two" or (name, PLAIN) not in found
-        }
+        return {(name, form) for name, form in found if form != "cut in two" or (name, PLAIN) not in found}
 
 
 def undone(text: str) -> str:

@@ -1,23 +1,36 @@
-"""One run with secrets everywhere: none is found in anything that leaves, but where the pages say so."""
+"""One run with secrets everywhere: none is found in anything that leaves, but where the pages say so.
+
+Servers over HTTP, WebSocket and stdio, tools of the host's own, artifacts; credentials of every kind for
+connections and for arguments, OAuth with its refresh, arguments that are redacted. Servers and tools give
+back what they got in every form and place; calls are refused, fail, come too late and are ended. Then
+everything is looked at that a program could print, log, store or pass on.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from afpool.artifacts import MemoryArtifacts, SqliteArtifacts
 from tests.canary.collecting import Collected
-from tests.canary.forms import Finder, Found
+from tests.canary.forms import CANARIES, CONNECTION, PLAIN, UNCOVERED, Finder, Found, canary, spellings
 from tests.canary.tour import everything, local_tools
 from tests.canary.town import everything_logged, town
+from tests.tools.test_host_filled_nowhere import TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from tests.canary.town import Town
+
 FINDER = Finder()
+# Where what a tool has made of a secret may be: its result, its reports, what is recorded of them.
+GIVEN_BACK = {"result", "event tool_end", "progress", "event tool_progress", "error"}
+REDACTED = {"redacted by key", "redacted by pattern", "redacted by field"}
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +42,10 @@ async def stored(kind: str, folder: Path) -> AsyncIterator[Any]:
             yield store
 
 
-async def toured(kind: str, folder: Path) -> tuple[Collected, set[str]]:
+async def toured(
+    kind: str, folder: Path, capfd: Any, tour: Callable[[Town], Awaitable[None]] = everything
+) -> tuple[set[Found], Town, set[str]]:
+    """Do the tour with a store of a kind; what was found, the town, and who has logged."""
     collected = Collected()
     for place in ("secrets", "store"):
         (folder / place).mkdir()
@@ -38,24 +54,71 @@ async def toured(kind: str, folder: Path) -> tuple[Collected, set[str]]:
             async with town(
                 folder / "secrets", store, local=local_tools(collected), collected=collected
             ) as here:
-                await everything(here)
-            collected.files("while open", folder / "store")
-        collected.files("file", folder / "store")
+                await tour(here)
+            collected.files("open file of the-store:", folder / "store")
+        collected.files("file of the-store:", folder / "store")
     for where, text in logged.texts:
         collected.text(where, text)
-    return collected, logged.loggers
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_nothing_is_found(kind: str, tmp_path: Path, capfd: Any) -> None:
-    collected, loggers = await toured(kind, tmp_path)
     out, err = capfd.readouterr()
     collected.text("stdout", out)
     collected.text("stderr", err)
-    found = collected.found(FINDER)
-    import collections
-    c = collections.Counter((f.name, f.form, f.place.split(":")[0] if "log" not in f.place else f.place) for f in found)
-    for k, v in sorted(c.items(), key=lambda x: x[0][2]):
-        print(k, v)
-    print(len(collected.texts), loggers)
-    assert not found
+    assert {"fill bearer", "connection basic", "redacted deep"} <= CANARIES.keys()
+    return collected.found(FINDER), here, logged.loggers
+
+
+def told_apart(found: set[Found], here: Town) -> tuple[set[Found], set[tuple[str, str]], set[str]]:
+    """What was found where it may not be; which calls gave something back in forms that are not covered.
+
+    The third are the canaries in the store, reversed: large results are stored, without what is covered.
+    """
+    leaks: set[Found] = set()
+    given: set[tuple[str, str]] = set()
+    kept: set[str] = set()
+    for one in found:
+        match = re.match(r"(.+?) of ([^:.]+)", one.place)
+        place, call = match.groups() if match else (one.place, "")
+        if (
+            place in GIVEN_BACK
+            and (call, one.form) in here.uncovered
+            and (one.form != PLAIN or one.name in REDACTED)
+        ):
+            given.add((call, one.form))
+        elif call == "the-store" and one.form == "reversed":
+            kept.add(one.name)
+        else:
+            leaks.add(one)
+    return leaks, given, kept
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_nothing_is_found_but_what_cannot_be_covered(kind: str, tmp_path: Path, capfd: Any) -> None:
+    found, here, loggers = await toured(kind, tmp_path, capfd)
+    leaks, given, kept = told_apart(found, here)
+    told = "\n".join(sorted({f"{one.name}, {one.form}: {one.place}" for one in leaks})[:40])
+    assert not leaks, told
+    # the exact list: a form that is covered one day is noticed here, and the page has to say so
+    assert given == here.uncovered
+    assert {form for _, form in given} == {PLAIN, *UNCOVERED}
+    assert "afpool" in loggers
+    assert "trio-websocket" in loggers
+    assert kept == {f"{use} {kind}" for use in ("connection", "fill") for kind in CONNECTION} | {
+        "oauth tokens", "fill from a file",
+    }  # fmt: skip
+    places = {one.place.partition(" of ")[0] for one in found if one.name in kept and one.form == "reversed"}
+    assert ("file" in places) == ("open file" in places) == (kind == "sqlite")
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_every_form_is_seen(form: str) -> None:
+    """Whatever is given back in a form is found, under the form's name where it cannot be undone."""
+    secret = canary("fill bearer")
+    expected = form if form in UNCOVERED else PLAIN
+    for text in (TEXTS[form](secret), repr({"a": [TEXTS[form](secret)]}), f"x{TEXTS[form](secret)}x"):
+        assert ("fill bearer", expected) in FINDER(text), text
+    assert not FINDER("nothing is here, and [host-filled] is there")
+
+
+@pytest.mark.parametrize("form", spellings("x" * 20))
+def test_every_needle_is_looked_for(form: str) -> None:
+    for needle in spellings(CANARIES["oauth tokens"])[form]:
+        assert "oauth tokens" in {name for name, _ in FINDER(f"<{needle}>")}

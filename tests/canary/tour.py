@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import httpx
 import trio
 
-from afpool import CredentialRequest, CredentialRequirement, ToolContext, api_key, bearer
+from afpool import CredentialRequest, CredentialRequirement, Issued, Secret, ToolContext, api_key
 from afpool.artifacts import NewArtifact
 from afpool.testing import Drop, Hang, JsonRpcError, RawBytes, Sse, Status
 from afpool.tools import (
@@ -28,8 +27,17 @@ from afpool.tools import (
     redacted,
 )
 from tests.canary.forms import CANARIES, CONNECTION, canary
-from tests.canary.town import ALICE, DEEP_ARGS, HIDDEN_ARGS, Town
-from tests.tools.test_host_filled_nowhere import BLOCKS, COVERED, TEXTS, bug, chained, dumped, echoing, grouped
+from tests.canary.town import ALICE, DEEP_ARGS, HIDDEN_ARGS, Town, credential
+from tests.tools.test_host_filled_nowhere import (
+    BLOCKS,
+    COVERED,
+    TEXTS,
+    bug,
+    chained,
+    dumped,
+    echoing,
+    grouped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +94,8 @@ def local_tools(collected: Collected) -> tuple[Any, ...]:
     hidden = RedactionPolicy(keys=["card"])
     return (
         host_filled(
-            define_tool(execute=keep, name="keep", input_schema=schema), {"token": from_credential("fill bearer")}
+            define_tool(execute=keep, name="keep", input_schema=schema),
+            {"token": from_credential("fill bearer")},
         ),
         define_tool(pull),
         define_tool(store),
@@ -106,7 +115,10 @@ def local_tools(collected: Collected) -> tuple[Any, ...]:
             lambda: "never", name="broken", input_schema={}, needs=CredentialRequirement("broken")
         ),
         define_tool(
-            lambda: "never", name="consent", input_schema={}, needs=CredentialRequirement("consent", mode="user")
+            lambda: "never",
+            name="consent",
+            input_schema={},
+            needs=CredentialRequirement("consent", mode="user"),
         ),
     )  # fmt: skip
 
@@ -131,6 +143,8 @@ async def everything(town: Town) -> None:
     await providers(town)
     await shapes(town)
     await shown_arguments(town)
+    await stored(town)
+    await openings(town)
 
 
 async def consent_first(town: Town) -> None:
@@ -164,20 +178,35 @@ async def results(town: Town, kind: str) -> None:
     for what in ("token", "connection"):
         for form in TEXTS:
             args = {"form": form, "what": what}
-            await town.call(label(kind, what, "text", form), f"{kind}__give", args)
+            await gives(town, label(kind, what, "text", form), f"{kind}__give", args)
         for block in BLOCKS:
             for form in (COVERED[1], COVERED[3]):
                 args = {"form": form, "what": what, "block": block}
-                await town.call(label(kind, what, block, form), f"{kind}__give", args)
+                await gives(town, label(kind, what, block, form), f"{kind}__give", args)
         for tool in ("report", "say", "fail", "large"):
             for form in (COVERED[0], COVERED[2], "reversed"):
                 if tool != "say" or form == COVERED[0]:
                     args = {"form": form, "what": what}
-                    await town.call(label(kind, what, tool, form), f"{kind}__{tool}", args)
+                    await gives(town, label(kind, what, tool, form), f"{kind}__{tool}", args)
         if kind != "basic":
             town.servers[kind].on("tools/call", Sse(split=3, before=b": x\n\n"), times=1)
             args = {"form": COVERED[0], "what": what}
-            await town.call(label(kind, what, "in pieces"), f"{kind}__give", args)
+            await gives(town, label(kind, what, "in pieces"), f"{kind}__give", args)
+
+
+async def gives(town: Town, called: str, name: str, args: dict[str, Any]) -> None:
+    """Make a call whose tool gives a secret back, and take note where it is not covered."""
+    result = await town.call(called, name, args)
+    assert result.code in {"ok", "tool-error"}, (called, result.text)
+    form = args["form"]
+    if form not in COVERED:
+        if name.endswith("__large"):
+            return  # it is in the store, and there alone
+        # what is made of a token as a whole cannot be told to be made of the canary in it
+        if not (form in {"hashed", "compressed"} and called.startswith("oauth/connection")):
+            town.uncovered.add((called, form))
+    elif name.endswith("__give") and args.get("block") != "an embedded resource's bytes":
+        assert "[host-filled]" in result.raw.decode(), called
 
 
 async def refusals(town: Town, kind: str) -> None:
@@ -185,8 +214,10 @@ async def refusals(town: Town, kind: str) -> None:
     hidden = DEEP_ARGS if kind == "api_key" else HIDDEN_ARGS
     form = {"form": COVERED[0], **hidden}
     for spelled in ("token", "Token", "TO-KEN"):
-        await town.call(label(kind, "supplied", spelled), name, {**form, spelled: CANARIES["redacted by key"]})
-    await town.call(label(kind, "invalid"), name, {**hidden, "form": 7, "person": CANARIES["redacted by key"]})
+        await town.call(
+            label(kind, "supplied", spelled), name, {**form, spelled: CANARIES["redacted by key"]}
+        )
+    await town.call(label(kind, "invalid"), name, {**hidden, "form": 7})
     await town.call(label(kind, "not json"), name, {**form, "rows": object()})
     await town.call(label(kind, "no object"), name, [secret])
     await town.call(label(kind, "unknown"), f"{kind}__nothing", form)
@@ -239,6 +270,7 @@ async def failures(town: Town, kind: str) -> None:
         server.clear_rules()
         if kind == "oauth":
             town.login.protect(server, scope="read")
+    assert "denied [host-filled]" in await directly(town, kind, held[0])
     server.on("tools/call", Hang())
     await town.call(
         label(kind, "time-out"), name, {"form": COVERED[0], **hidden}, deadline=trio.current_time() + 0.1
@@ -250,6 +282,19 @@ async def failures(town: Town, kind: str) -> None:
     if kind == "oauth":
         town.login.protect(server, scope="read")
     assert (await town.call(label(kind, "well again"), name, {"form": COVERED[0]})).code == "ok"
+
+
+async def directly(town: Town, kind: str, held: str) -> str:
+    """The pool's own tools, without the door: their results are the server's, their errors hold no secret."""
+    server, pool = town.servers[kind], town.runtime.pool
+    assert pool is not None
+    tool = (await pool.tools(ALICE, server=kind))["give"]
+    server.on("tools/call", JsonRpcError(-32000, f"denied {held}", {"sent": [held]}), times=1)
+    error = await town.attempt(label(kind, "direct"), lambda: tool.call({}, identity=ALICE))
+    server.clear_rules()
+    if kind == "oauth":
+        town.login.protect(server, scope="read")
+    return str(error)
 
 
 async def ended(town: Town, kind: str, how: str, hidden: Any) -> None:
@@ -277,7 +322,9 @@ async def on_stdio(town: Town) -> None:
     await town.call("desk/echo", "desk__give", {"form": "x"})
     await town.call("desk/fail", "desk__fail", {"form": "x"})
     await town.call("desk/supplied", "desk__give", {"form": "x", "token": None})
-    await town.call("desk/late", "desk__sleep", {"form": "x", "seconds": 60}, deadline=trio.current_time() + 0.1)
+    await town.call(
+        "desk/late", "desk__sleep", {"form": "x", "seconds": 60}, deadline=trio.current_time() + 0.1
+    )
     assert town.codes["desk/late"] == "deadline-exceeded"
 
 
@@ -314,8 +361,15 @@ async def providers(town: Town) -> None:
     toolset = await town.runtime.toolset(ALICE, refresh=True)
     town.collected.thing("problems", dict(toolset.problems))
     town.vault.fails = False
-    for kind in (*CONNECTION, "oauth"):
-        town.collected.thing(f"credential {kind}", None if kind == "oauth" else bearer(canary(kind)))
+    held(town)
+
+
+def held(town: Town) -> None:
+    """Credentials and secrets by themselves."""
+    for kind in CONNECTION:
+        for use in ("connection", "fill"):
+            town.collected.thing(f"a credential {kind}", Issued(credential(kind, use)))
+            town.collected.thing("a secret", [Secret(canary(f"{use} {kind}"))])
 
 
 async def shapes(town: Town) -> None:
@@ -341,3 +395,54 @@ async def shown_arguments(town: Town) -> None:
     await town.call("hidden/no ref", "rows", {"card": CANARIES["redacted by key"]})
     assert town.codes["hidden/no ref"] == "wants-refused"
     await town.call("hidden/repeated", "bearer__repeat", {"form": COVERED[0], **HIDDEN_ARGS})
+    town.uncovered.add(("hidden/repeated", COVERED[0]))  # a policy is about arguments and touches no result
+
+
+async def openings(town: Town) -> None:
+    """A server refuses to be opened, and repeats what it was sent."""
+    pool = town.runtime.pool
+    assert pool is not None
+    for kind in CONNECTION:
+        held = canary(f"connection {kind}")
+        pool.invalidate(server=kind)
+        if kind == "basic":
+            town.servers[kind].on("GET", Status(403, body=held.encode(), headers={"www-authenticate": held}))
+        else:
+            town.servers[kind].on("*", JsonRpcError(-32000, f"no {held}", {"held": held}))
+    toolset = await town.runtime.toolset(ALICE, refresh=True)
+    assert set(toolset.problems) >= set(CONNECTION)
+    for kind, error in toolset.problems.items():
+        town.collected.raised(f"problem of {kind}", error)
+    for kind in CONNECTION:
+        town.servers[kind].clear_rules()
+
+
+async def stored(town: Town) -> None:
+    """What the runtime has put into the store: large results, without what they gave back."""
+    run = town.runtime.run(ALICE)
+    assert run.artifacts is not None
+    cursor, found = None, 0
+    while found == 0 or cursor is not None:
+        page = await run.artifacts.list(cursor=cursor)
+        cursor = page.cursor
+        for meta in page.items:
+            kept = await run.artifacts.get(meta.ref)
+            assert kept is not None
+            found += 1
+            town.collected.text("artifact of the-store", f"{meta!r} {kept.data!r}")
+    assert found > len(CONNECTION)
+
+
+async def briefly(town: Town) -> None:
+    """A little of it, in a moment."""
+    kind = "bearer"
+    for what in ("token", "connection"):
+        await town.call(label(kind, what, "text"), "bearer__give", {"form": COVERED[0], "what": what})
+        await town.call(label(kind, what, "report"), "bearer__report", {"form": COVERED[0], "what": what})
+    await town.call("bearer/invalid", "bearer__give", {**HIDDEN_ARGS, "form": 7})
+    await directly(town, kind, canary("connection bearer"))
+    await town.call("own/keep", "keep", {"form": "x"})
+    await town.call("own/chained", "raise_chained")
+    await town.call("own/broken", "broken")
+    held(town)
+    await shapes(town)

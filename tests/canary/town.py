@@ -1,8 +1,8 @@
 """A runtime with servers of every transport and credentials of every kind, all of whose secrets are canaries.
 
-Each server has a tool `give`, which gives back a secret that reached it, in the form and the place that the call
-names: the credential of its connection, or the one that the host filled in. `report` does so in its progress,
-`say` in a log message.
+Each server has a tool `give`, which gives back a secret that reached it, in the form and the place that the
+call names: the credential of its connection, or the one that the host filled in. `report` does so in its
+progress, `say` in a log message.
 """
 
 from __future__ import annotations
@@ -187,7 +187,9 @@ class Vault:
         if service in self._elsewhere:
             return await self._elsewhere[service].get(request)
         if service == "consent":
-            return NeedsAuthorization(f"https://login.example/?state={CANARIES['consent address']}", "session-1")
+            return NeedsAuthorization(
+                f"https://login.example/?state={CANARIES['consent address']}", "session-1"
+            )
         if service == "broken" or self.fails:
             held = CANARIES["provider's words"]
             raise RuntimeError(f"the vault answered {held}", {"token": held})
@@ -223,6 +225,7 @@ class Town:
     needs: list[tuple[str, NeedsAuthorization]]
     denies: list[str] = attrs.field(factory=list)
     codes: dict[str, str] = attrs.field(factory=dict)
+    uncovered: set[tuple[str, str]] = attrs.field(factory=set)
 
     async def call(self, label: str, name: str, args: Any = None, **options: Any) -> ToolResult:
         """Make a call through the door and look at all that comes of it."""
@@ -318,9 +321,7 @@ async def town(
             )
             for kind, way in zip(CONNECTION, TRANSPORTS, strict=True)
         }
-        servers["oauth"] = await stack.enter_async_context(
-            FakeServer.http(tools=served(), era="stateless")
-        )
+        servers["oauth"] = await stack.enter_async_context(FakeServer.http(tools=served(), era="stateless"))
         login.protect(servers["oauth"], scope="read")
         child = {
             "tools": [
@@ -370,7 +371,17 @@ async def town(
         collected.thing("runtime", runtime)
         collected.text("runtime: repr of its configuration", repr(runtime.config))
         collected.thing("statistics", runtime.pool.statistics() if runtime.pool else None)
-        for part in (oauth, vault, signer, settings, runtime.config.credentials, runtime.pool, store, listed, rules):
+        for part in (
+            oauth,
+            vault,
+            signer,
+            settings,
+            runtime.config.credentials,
+            runtime.pool,
+            store,
+            listed,
+            rules,
+        ):
             collected.text(f"repr of {type(part).__name__}", f"{part!r} {part}")
         for request in vault.asked:
             collected.thing("what a provider was asked", request)
