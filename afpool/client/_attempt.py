@@ -157,6 +157,7 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
     channel = client.channel
     if client.settings.signer is not None and isinstance(channel, HttpChannel | SseChannel):
         draft = channel.draft(rpc, headers)
+        headers = []  # it holds them; see below
         signing = signature(client, draft.request, channel.url(), tries.refusal)
         signed = await boundary("sign", signing, caller)
         client.carried.note_headers(signed)

@@ -11,7 +11,7 @@ Every await here stands behind `boundary`, or serves what the client sends by it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import AfpoolError, CredentialFailed
@@ -46,7 +46,7 @@ async def signature(client: Client, request: HttpRequest, url: str, refusal: Ans
     """
     signer: Any = client.settings.signer
     shown = show(request, url)
-    there = [(name.lower(), value) for name, value in shown.headers.raw]
+    there = _kept(shown)
     added: Any = None
     failure: CredentialFailed | None = None
     try:
@@ -68,7 +68,15 @@ async def signature(client: Client, request: HttpRequest, url: str, refusal: Ans
         raise CredentialFailed(
             f"the signer returned {type(added).__name__}, not a mapping of headers; nothing was sent"
         )
-    return checked(added.items(), "the signer", there)
+    holder = [added]
+    del added  # no local of a frame that something is raised through holds a value
+    return checked(holder.pop().items(), "the signer", there())
+
+
+def _kept(request: httpx.Request) -> Callable[[], Headers]:
+    """Keep a request's headers as they are now: a signer may change the object. In a function, unseen."""
+    pairs = [(name.lower(), value) for name, value in request.headers.raw]
+    return lambda: pairs
 
 
 def show(request: HttpRequest, url: str) -> httpx.Request:

@@ -124,8 +124,8 @@ class Rpc:
     """
 
     method: str
-    params: bytes | Callable[[int], bytes] | None = None
-    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list)
+    params: bytes | Callable[[int], bytes] | None = attrs.field(default=None, repr=False)
+    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list, repr=False)
     lane: LaneName = "control"
     on_progress: Callable[[Progress], object] | None = None
     notification: bool = False

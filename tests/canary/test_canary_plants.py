@@ -22,7 +22,7 @@ from afpool._base import untraced as untraced_errors
 from afpool.client import _attempt, _carried, _signing
 from afpool.pool import _call, _statistics
 from afpool.tools import _asked_credentials, _dispatch, _execute, _filled_arguments, _scrub
-from tests.canary.test_canary_run import told_apart, toured
+from tests.canary.test_canary_run import Told, told_apart, toured
 from tests.canary.tour import briefly
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ async def test_a_planted_leak_is_found(
     leak, place = PLANTS[plant]
     leak(monkeypatch)
     found, here, _ = await toured("memory", tmp_path, capfd, briefly)
-    leaks, _, _ = told_apart(found, here)
+    leaks = told_apart(found, here).leaks
     assert any(re.match(place, one.place) for one in leaks), sorted({one.place for one in leaks})[:30]
 
 
@@ -184,7 +184,7 @@ async def test_a_leak_into_a_file_is_found(
 ) -> None:
     in_a_file(monkeypatch, tmp_path)
     found, here, _ = await toured("sqlite", tmp_path, capfd, briefly)
-    leaks, _, _ = told_apart(found, here)
+    leaks = told_apart(found, here).leaks
     assert {one.place for one in leaks} == {
         "file of the-store: debug.dump",
         "open file of the-store: debug.dump",
@@ -193,4 +193,4 @@ async def test_a_leak_into_a_file_is_found(
 
 async def test_the_brief_tour_finds_nothing_where_nothing_was_planted(tmp_path: Path, capfd: Any) -> None:
     found, here, _ = await toured("memory", tmp_path, capfd, briefly)
-    assert told_apart(found, here) == (set(), set(), set())
+    assert told_apart(found, here) == Told()

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
+import afpool.tools
 from afpool import CredentialRequest, CredentialRequirement, Issued, Secret, ToolContext, api_key
 from afpool.artifacts import NewArtifact
 from afpool.testing import Drop, Hang, JsonRpcError, RawBytes, Sse, Status
 from afpool.tools import (
-    ANTHROPIC,
-    GEMINI,
-    MCP,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
-    PLAIN,
     RedactionPolicy,
     binding_of,
     define_tool,
@@ -169,7 +164,9 @@ async def listings(town: Town) -> None:
         town.collected.thing(f"tool {name}", tool)
         town.collected.text(f"tool {name}", f"{binding_of(tool)!r} {host_fills_of(tool)!r} {tool.needs!r}")
         town.collected.text(f"tool {name}", json.dumps([tool.input_schema, tool.description]))
-    for form in (ANTHROPIC, GEMINI, MCP, OPENAI_CHAT, OPENAI_RESPONSES, PLAIN):
+    for form in (getattr(afpool.tools, name) for name in afpool.tools.__all__ if name.isupper()):
+        if isinstance(form, str):
+            continue  # a placeholder; the others are formats
         town.collected.text("export", json.dumps(form.tools(toolset)))
 
 

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import httpx
 import trio
 
 from afpool import (
@@ -270,6 +271,9 @@ def plan_for(kind: str, server: FakeServer) -> Plan:
     needs = CredentialRequirement(f"connection {kind}")
     if kind == "basic":
         return Plan(transport=WebSocketTransport(url=server.url), credential=needs)
+    if kind == "ticket":
+        transport = HttpTransport(url=server.url, httpx_transport=httpx.AsyncHTTPTransport)
+        return Plan(transport=transport, credential=needs)
     static = {"x-static": CANARIES["header of a plan"]} if kind == "bearer" else {}
     return Plan(transport=HttpTransport(url=server.url, headers=static), credential=needs)
 
