@@ -5,8 +5,8 @@ Rules:
 * A traceback is for whoever an exception is raised to. Whoever is given one as a value learns from its frames
   nothing but what was under way, arguments and secrets among it; many a program prints those.
 * Where an exception of somebody else's code loses its traceback, a note says where it was raised.
-* What a credential provider or a signer raises stays with it: its words, its causes and its frames may all
-  hold the secret. What is told is its class, and where.
+* What a credential provider, a signer or a hook raises stays with it: its words, its causes and its frames
+  may all hold the secret, or an argument that is hidden. What is told is its class, and where.
 """
 
 from __future__ import annotations
@@ -52,15 +52,30 @@ def untraced(error: AfpoolError, *, foreign: bool) -> None:
     for one in _chain(error):
         if isinstance(one, AfpoolError):
             one.__traceback__ = None
-        elif foreign and one.__traceback__ is not None:
-            place = place_of(one.__traceback__)
-            one.__traceback__ = None
-            if not says_where(one):
-                one.add_note(RAISED + place)
+        elif foreign:
+            _unframed(one)
+
+
+def unframed(error: Exception) -> None:
+    """Make what an app's own callback raised fit to be a cause: with its words, without its frames.
+
+    They may hold what a plan is made of, for one: headers, the environment of a child.
+    """
+    for one in _chain(error):
+        _unframed(one)
+
+
+def _unframed(error: BaseException) -> None:
+    if error.__traceback__ is None:
+        return
+    place = place_of(error.__traceback__)
+    error.__traceback__ = None
+    if not says_where(error):
+        error.add_note(RAISED + place)
 
 
 def in_place_of(error: Exception, failure: E) -> E:
-    """Give the failure that is told instead of what a provider or signer raised, with a note of where."""
+    """Give the failure that is told instead of what such a one raised, with a note of where."""
     failure.add_note(f"{type(error).__name__} {RAISED}{place_of(error.__traceback__)}")
     return failure
 

@@ -28,6 +28,7 @@ from .._base.errors import (
     ShareFailed,
 )
 from .._base.identity import Identity, encode_key
+from .._base.untraced import unframed
 from ..client import Plan
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def ask_identity(identity: CallerIdentity) -> Identity:
         try:
             asked = identity()
         except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: nobody was named
+            unframed(error)
             asked, cause = None, error
     if asked is None and cause is None:
         return Identity()  # refused by whatever is keyed on anything
@@ -94,6 +96,7 @@ def ask_share(actor: KeyActor) -> str | None:
     try:
         name = share(actor.server.name, actor.projection)
     except Exception as error:
+        unframed(error)
         raise ShareFailed(f"share raised {type(error).__name__}; nothing was sent") from error
     if name is not None and not isinstance(name, str):
         raise ShareFailed(f"share returned {type(name).__name__}, not a string or None; nothing was sent")
@@ -126,9 +129,11 @@ async def ask_plan(actor: KeyActor) -> Resolved:
             plan = pool.plan(actor.server.name, actor.projection)
             if inspect.isawaitable(plan):
                 plan = await plan
-        except AfpoolError:
-            raise
+        except AfpoolError as error:
+            unframed(error)
+            raise error.with_traceback(None) from error.__cause__
         except Exception as error:
+            unframed(error)
             raise PlanFailed(f"plan raised {type(error).__name__}; nothing was sent") from error
     if not isinstance(plan, Plan):
         raise PlanFailed(f"plan returned {type(plan).__name__}, not a Plan; nothing was sent")

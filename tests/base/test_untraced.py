@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from afpool import CredentialFailed, ToolFailed
-from afpool._base.untraced import by_itself, in_place_of, says_where, untraced
+from afpool._base.untraced import by_itself, in_place_of, says_where, unframed, untraced
 
 
 def raised(error: Exception, *, cause: Exception | None = None) -> Exception:
@@ -43,6 +43,14 @@ def test_those_of_others_go_too_and_a_note_says_where() -> None:
         assert note.endswith(" in raised")
     untraced(outer, foreign=True)
     assert all(len(other.__notes__) == 1 for other in others)
+
+
+def test_what_an_app_raises_keeps_its_words_and_loses_its_frames() -> None:
+    outer, group, inner, member = a_chain()
+    unframed(group)
+    assert [one.__traceback__ for one in (group, inner, member)] == [None] * 3
+    assert outer.__traceback__ is not None
+    assert str(group.__cause__) == "inner"
 
 
 def test_a_circle_has_an_end() -> None:

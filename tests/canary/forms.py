@@ -50,6 +50,8 @@ NAMES: Final = (
     "header of a plan",
     "environment of a child",
     "provider's words",
+    "provider's own refusal",
+    "stored by a tool",
     "signer's words",
     "signature",
     "redacted by key",

@@ -18,10 +18,9 @@ import pytest
 
 import afpool
 from afpool._base import secret as secrets_held
-from afpool._base import untraced as untraced_errors
 from afpool.client import _attempt, _carried, _signing
-from afpool.pool import _call, _statistics
-from afpool.tools import _asked_credentials, _dispatch, _execute, _filled_arguments, _scrub
+from afpool.pool import _asking, _call, _statistics
+from afpool.tools import _asked_credentials, _dispatch, _execute, _filled_arguments, _hooks, _scrub
 from tests.canary.test_canary_run import Told, told_apart, toured
 from tests.canary.tour import briefly
 
@@ -72,7 +71,7 @@ def causes_stay(patch: pytest.MonkeyPatch) -> None:
         failure.__cause__ = error
         return failure
 
-    for module in (_asked_credentials, _attempt, _signing, untraced_errors):
+    for module in (_asked_credentials, _attempt, _hooks, _signing):
         patch.setattr(module, "in_place_of", told)
 
 
@@ -128,6 +127,9 @@ PLANTS: dict[str, tuple[Callable[..., None], str]] = {
     "a record shows the arguments": (shows_arguments, r"event tool_start of bearer/invalid"),
     "refusals keep their frames": (frames_stay, r"error of bearer/invalid: frame"),
     "a provider's words are a cause": (causes_stay, r"error of own/broken"),
+    "a hook's words are a cause": (causes_stay, r"error of bearer/denied"),
+    "an app's callback keeps its frames": (
+        lambda patch: patch.setattr(_asking, "unframed", lambda error: None), r"problems"),
     "a secret shows itself": (
         lambda patch: patch.setattr(secrets_held.Secret, "__repr__", lambda held: held.reveal()),
         r"a secret"),

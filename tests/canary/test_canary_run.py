@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 FINDER = Finder()
 # Where what a tool has made of a secret may be: its result, its reports, what is recorded of them.
 GIVEN_BACK = {"result", "event tool_end", "progress", "event tool_progress", "error"}
-REDACTED = {"redacted by key", "redacted by pattern", "redacted by field"}
+# What is given back as it is, as the pages say: arguments that a result repeats, a provider's refusal.
+AS_IT_IS = {"redacted by key", "redacted by pattern", "redacted by field", "provider's own refusal"}
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +75,8 @@ class Told:
     Attributes:
         leaks: Where it may not be.
         given: Calls that gave something back, and in which form that is not covered.
-        kept: What is in the store, reversed: large results are stored, without what is covered.
+        kept: What is in the store: large results without what is covered, so in reverse, and what a tool
+            itself has stored.
         logged: What the HTTP layer of somebody else's logs: the headers of answers, as the server sent them.
     """
 
@@ -89,10 +91,10 @@ def told_apart(found: set[Found], here: Town) -> Told:
     for one in found:
         match = re.match(r"(.+?) of ([^:.]+)", one.place)
         place, call = match.groups() if match else (one.place, "")
-        a_view = one.form == PLAIN and one.name in REDACTED
+        a_view = one.form == PLAIN and one.name in AS_IT_IS
         if place in GIVEN_BACK and (call, one.form) in here.uncovered and (one.form != PLAIN or a_view):
             told.given.add((call, one.form))
-        elif call == "the-store" and one.form == "reversed":
+        elif call == "the-store" and (one.form == "reversed" or one.name == "stored by a tool"):
             told.kept.add(one.name)
         elif one.place == "log of httpcore.http11":
             told.logged.add(one.name)
@@ -112,7 +114,7 @@ async def test_nothing_is_found_but_what_cannot_be_covered(kind: str, tmp_path: 
     assert told.given == here.uncovered
     assert {form for _, form in told.given} == {PLAIN, *UNCOVERED}
     assert told.kept == {f"{use} {kind}" for use in ("connection", "fill") for kind in CONNECTION} | {
-        "oauth tokens", "fill from a file",
+        "oauth tokens", "fill from a file", "stored by a tool",
     }  # fmt: skip
     places = {one.place.partition(" of ")[0] for one in found if one.name in told.kept}
     assert ("file" in places) == ("open file" in places) == (kind == "sqlite")

@@ -75,7 +75,9 @@ def local_tools(collected: Collected) -> tuple[Any, ...]:
         return {"inner": inner.text, token: TEXTS[form](token)}
 
     async def store(ctx: ToolContext) -> str:
-        meta = await ctx.artifacts.put(NewArtifact(kind="note", media_type="text/plain", data="harmless"))
+        meta = await ctx.artifacts.put(
+            NewArtifact(kind="note", media_type="text/plain", data=CANARIES["stored by a tool"])
+        )
         return str(meta.ref)
 
     def charge(card: str, fails: str) -> str:
@@ -106,8 +108,9 @@ def local_tools(collected: Collected) -> tuple[Any, ...]:
             )
             for name, fails in FAILURES.items()
         ),
-        define_tool(
-            lambda: "never", name="broken", input_schema={}, needs=CredentialRequirement("broken")
+        *(
+            define_tool(lambda: "never", name=name, input_schema={}, needs=CredentialRequirement(name))
+            for name in ("broken", "refusing")
         ),
         define_tool(
             lambda: "never",
@@ -158,7 +161,7 @@ async def consent_first(town: Town) -> None:
 
 async def listings(town: Town) -> None:
     toolset = await town.runtime.toolset(ALICE)
-    assert not toolset.problems, toolset.problems
+    assert set(toolset.problems) == {"unplanned"}, toolset.problems
     town.collected.thing("toolset", toolset)
     for name, tool in toolset.items():
         town.collected.thing(f"tool {name}", tool)
@@ -221,6 +224,7 @@ async def refusals(town: Town, kind: str) -> None:
     denied = label(kind, "denied")
     town.denies.append(denied)
     await town.call(denied, name, form)
+    await asked_who(town, label(kind, "nobody"), name, form)
     await town.call(label(kind, "late"), name, form, deadline=trio.current_time() - 1)
     expected = {
         "supplied/token": "ERR_HOST_FILLED_ARGUMENT",
@@ -231,6 +235,17 @@ async def refusals(town: Town, kind: str) -> None:
     }
     for what, code in expected.items():
         assert town.codes[label(kind, what)] == code
+
+
+async def asked_who(town: Town, called: str, name: str, args: Any) -> None:
+    """A caller who cannot be asked who it is."""
+
+    def who() -> Any:
+        held = HIDDEN_ARGS["card"]
+        raise LookupError(f"nobody knows, of {len(held)} characters")
+
+    result = await town.runtime.dispatch(who, name, args, call_id=called)
+    town.see(called, result)
 
 
 async def failures(town: Town, kind: str) -> None:
@@ -343,6 +358,8 @@ async def providers(town: Town) -> None:
     """A provider fails, wants consent; a signer fails."""
     await town.call("own/broken", "broken")
     await town.call("own/consent", "consent")
+    await town.call("own/refusing", "refusing")
+    town.uncovered.add(("own/refusing", COVERED[0]))  # who speaks as afpool does is passed on
     assert (town.codes["own/broken"], town.codes["own/consent"]) == (
         "credential-failed", "authorization-required",
     )  # fmt: skip
@@ -372,7 +389,7 @@ def held(town: Town) -> None:
 async def shapes(town: Town) -> None:
     """Runs and their checkpoints."""
     run = town.runtime.run(ALICE, "run-1")
-    await run.toolset()
+    town.collected.thing("problems", dict((await run.toolset()).problems))
     town.see("run", await run.call("bearer__give", {"form": COVERED[0]}, call_id="run"))
     saved = run.checkpoint()
     again = town.runtime.resume(json.dumps(saved))
@@ -437,6 +454,8 @@ async def briefly(town: Town) -> None:
         await town.call(label(kind, what, "text"), "bearer__give", {"form": COVERED[0], "what": what})
         await town.call(label(kind, what, "report"), "bearer__report", {"form": COVERED[0], "what": what})
     await town.call("bearer/invalid", "bearer__give", {**HIDDEN_ARGS, "form": 7})
+    town.denies.append("bearer/denied")
+    await town.call("bearer/denied", "bearer__give", {**HIDDEN_ARGS, "form": COVERED[0]})
     await directly(town, kind, canary("connection bearer"))
     await town.call("own/keep", "keep", {"form": "x"})
     await town.call("own/chained", "raise_chained")

@@ -17,6 +17,7 @@ import trio
 
 from afpool import (
     Anonymous,
+    CredentialFailed,
     CredentialRequest,
     CredentialRequirement,
     HttpTransport,
@@ -194,6 +195,8 @@ class Vault:
         if service == "broken" or self.fails:
             held = CANARIES["provider's words"]
             raise RuntimeError(f"the vault answered {held}", {"token": held})
+        if service == "refusing":
+            raise CredentialFailed("not with " + CANARIES["provider's own refusal"])
         if service == "asked":
             return Issued(bearer(CANARIES["asked for by a tool"]))
         use, _, kind = service.partition(" ")
@@ -278,6 +281,11 @@ def plan_for(kind: str, server: FakeServer) -> Plan:
     return Plan(transport=HttpTransport(url=server.url, headers=static), credential=needs)
 
 
+def no_plan(server: str, identity: Identity) -> Plan:
+    headers = {"x-static": CANARIES["header of a plan"]}
+    raise LookupError(f"no plan of {len(headers)} headers for {server}")
+
+
 def rules_for(kind: str) -> ServerRules:
     """A server's token is filled from a credential of the next kind."""
     fills = CONNECTION[(CONNECTION.index(kind) + 1) % len(CONNECTION)]
@@ -312,7 +320,7 @@ async def town(
     def before(call: Any) -> None:
         collected.thing("hook", repr(call))
         if call.call_id in denies:
-            raise RuntimeError("the hook fails, and says nothing of the arguments")
+            raise RuntimeError(f"the hook fails at {dict(call.args)}")
 
     async with contextlib.AsyncExitStack() as stack:
         oauth = await stack.enter_async_context(OAuth(settings, transport=login.transport))
@@ -341,6 +349,7 @@ async def town(
         for name, service in (("oauth", "file"), ("desk", "environment")):
             rules[name] = ServerRules(fill={"token": from_credential(service)}, redact=RULES["redact"])
         listed = [Server(name=kind, plan=plan_for(kind, servers[kind])) for kind in CONNECTION]
+        listed.append(Server(name="unplanned"))
         listed.append(Server(name="desk", plan=Plan(transport=desk)))
         listed.append(
             Server(
@@ -355,6 +364,7 @@ async def town(
             open_runtime(
                 servers=listed,
                 tools=local,
+                plan=no_plan,
                 rules=rules,
                 qualify="always",
                 credentials=CachedCredentials(RetryingCredentials(vault, attempts=1)),
