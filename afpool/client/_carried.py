@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, final
 
-from .._base.secret import Credential, Headers, Secret
+from .._base.secret import Credential, Secret
 from .._base.spellings import PLACEHOLDER, Words
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Headers of a plan's or a signer's own that authenticate, by their names.
 _AUTHENTICATES: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+_WITH_SCHEME: Final = frozenset({"authorization", "proxy-authorization"})
 _KEPT: Final = 4
 
 
@@ -91,8 +92,29 @@ class Carried:
         return "<Carried>"
 
 
+@final
+class _OfHeaders(Credential):
+    """Headers as they go out; whoever says them answers for their form, so nothing is checked here."""
+
+    __slots__ = ("_pairs",)
+
+    kind = "headers"
+
+    def __init__(self, pairs: tuple[tuple[str, Secret], ...]) -> None:
+        self._pairs = pairs
+
+    def to_headers(self) -> list[tuple[str, str]]:
+        """Give them."""
+        return [(name, secret.reveal()) for name, secret in self._pairs]
+
+    def secrets(self) -> tuple[str, ...]:
+        """Give every value, and what follows the scheme where one begins with it."""
+        values = [value for _, value in self.to_headers()]
+        rests = [value.partition(" ")[2].strip() for name, value in self.to_headers() if name in _WITH_SCHEME]
+        return tuple(value for value in (*values, *rests) if value)
+
+
 def _of_headers(headers: Iterable[tuple[str, str]]) -> Credential | None:
-    pairs = tuple(
-        (name, Secret(value)) for name, value in headers if value and name.lower() in _AUTHENTICATES
-    )
-    return Headers(pairs) if pairs else None
+    named = ((name.lower(), value) for name, value in headers)
+    pairs = tuple((name, Secret(value)) for name, value in named if value and name in _AUTHENTICATES)
+    return _OfHeaders(pairs) if pairs else None

@@ -63,6 +63,14 @@ def test_of_plans_and_signers_count_the_headers_that_authenticate() -> None:
     assert carried.text(f"{TOKEN} abcdefgh s3cr3t-pair 20261130") == f"{GONE} abcdefgh {GONE} 20261130"
 
 
+def test_whatever_may_go_out_as_a_header_may_be_noted() -> None:
+    carried = Carried(
+        [("cookie", "one=s3cr3t\tand more"), ("cookie", ""), ("Cookie", "two=0ther"), ("te", "x")]
+    )
+    assert carried.text("one=s3cr3t\tand more, two=0ther, x") == f"{GONE}, {GONE}, x"
+    assert [name for one in carried for name, _ in one.to_headers()] == ["cookie", "cookie"]
+
+
 def test_only_the_last_few_are_kept() -> None:
     carried = Carried()
     held = [api_key(f"number-{number:04}") for number in range(9)]
