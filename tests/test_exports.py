@@ -66,6 +66,17 @@ AFPOOL_RUNTIME = [
     "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
     "run_runtime",
 ]  # fmt: skip
+AFPOOL_CONFIG = [
+    "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials",
+    "CredentialConfig", "IdentityConfig", "JwtConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig",
+    "ResultSettings", "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles",
+    "TokensConfig", "config_schema", "load_config", "open_components",
+]  # fmt: skip
+AFPOOL_SERVE = [
+    "BadCertificate", "Bridge", "CannotListen", "DoorLimits", "DoorStatistics", "Drained", "Guard",
+    "NewToken", "Proof", "Proven", "Refused", "RequestHead", "Service", "TokenEntry", "TokenFile",
+    "TokenFileError", "UnsafeDoor", "guard", "open_proof", "open_service", "serve",
+]  # fmt: skip
 AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
     "ArtifactMinted", "ArtifactPage", "ArtifactRefused", "ArtifactResolved", "ArtifactScope",
@@ -108,10 +119,12 @@ def public(name: str) -> list[str]:
         ("actors", ACTORS),
         ("afpool.artifacts", AFPOOL_ARTIFACTS),
         ("afpool.artifacts.testing", AFPOOL_ARTIFACTS_TESTING),
+        ("afpool.config", AFPOOL_CONFIG),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.testing", AFPOOL_TESTING),
         ("afpool.tools", AFPOOL_TOOLS),
         ("afpool.runtime", AFPOOL_RUNTIME),
+        ("afpool.serve", AFPOOL_SERVE),
     ],
 )
 def test_the_public_names(module: str, frozen: list[str]) -> None:
@@ -147,7 +160,7 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    packages = ("artifacts", "artifacts.testing", "credentials", "runtime", "testing", "tools")
+    packages = ("artifacts", "artifacts.testing", "credentials", "runtime", "serve", "testing", "tools")
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
         for name in public(module):

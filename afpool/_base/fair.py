@@ -164,6 +164,16 @@ class FairPlaces:
             self.give_up(seat)
             raise
 
+    def resize(self, limit: int, *, per_tenant: int | None = None) -> None:
+        """Have another number of places; only where no server has a share of its own.
+
+        Nobody loses a place: where more are held than there are now, none is given until as many are back.
+        """
+        assert self._per_server == self._limit
+        self._limit = self._per_server = limit
+        self._per_tenant = limit if per_tenant is None else per_tenant
+        self._serve()
+
     # ------------------------------------------------------------------ what may be asked
 
     def held(self, tenant: str | None) -> int:

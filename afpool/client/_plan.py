@@ -17,9 +17,9 @@ import trio
 
 from .._base.canonical import canonical_json
 from .._base.credential import CredentialRequirement
+from .._base.header_rules import name_problem, value_problem
 from ..protocol import NOTHING_DECLARED, Capabilities, Era, era_of
 from ..transports import Origin, Proxy, StdioConfig, TlsConfig, Wire, origin_of, proxy_from_env
-from ._header_rules import name_problem, value_problem
 from ._server_requests import ServerRequests
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

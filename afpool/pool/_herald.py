@@ -19,6 +19,7 @@ from .._base.errors import AfpoolError
 from .._base.identity import Identity
 from ..client import Rpc
 from ..protocol import LOG_NOTICE, RESOURCES_CHANGED, decode_json, level_members, read_log, request_params
+from ._asking import ask_share
 from ._records import logger
 
 if TYPE_CHECKING:
@@ -59,16 +60,27 @@ class LogMessage:
 
 
 LogCallback: TypeAlias = Callable[[str, Identity, LogMessage], object]
+ToolsCallback: TypeAlias = Callable[[str, Identity], object]
 
 
 @final
 class Herald:
     """Tells the host. Idle, it has no task."""
 
-    __slots__ = ("_changes", "_logs", "_missed", "_on_change", "_on_log", "_pool", "_runs")
+    __slots__ = (
+        "_changes", "_logs", "_missed", "_on_change", "_on_log", "_on_tools", "_pool", "_runs", "_tools",
+    )  # fmt: skip
 
-    def __init__(self, pool: Pool, on_log: LogCallback | None, on_change: ChangeCallback | None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        on_log: LogCallback | None,
+        on_change: ChangeCallback | None,
+        on_tools: ToolsCallback | None = None,
+    ) -> None:
         self._pool = pool
+        self._on_tools = on_tools
+        self._tools: dict[tuple[KeyActor, str | None], None] = {}
         self._on_log = on_log
         self._on_change = on_change
         self._logs: deque[tuple[str, Identity, LogMessage]] = deque()
@@ -102,6 +114,16 @@ class Herald:
             self._changes[actor.server.name, actor.projection, what] = None
         else:
             return
+        self._start()
+
+    def tools_changed(self, actor: KeyActor, authorization: str | None) -> None:
+        """The tools of a key, and of all who share under the name, may be others now. Calls nobody."""
+        if self._on_tools is None:
+            return
+        self._tools[actor, authorization] = None
+        self._start()
+
+    def _start(self) -> None:
         if not self._runs and self._pool.can_spawn:
             self._runs = True
             self._pool.spawn(self._run)
@@ -113,7 +135,11 @@ class Herald:
 
     async def _run(self) -> None:
         try:
-            while self._logs or self._changes:
+            while self._logs or self._changes or self._tools:
+                if self._tools:
+                    changed = next(iter(self._tools))
+                    del self._tools[changed]
+                    self._tell_of_tools(*changed)
                 if self._changes:
                     change = next(iter(self._changes))
                     del self._changes[change]
@@ -130,12 +156,25 @@ class Herald:
         finally:
             self._runs = False
 
+    def _tell_of_tools(self, heard: KeyActor, authorization: str | None) -> None:
+        assert self._on_tools is not None
+        for actor in [heard] if authorization is None else self._pool.actors():
+            if actor is heard or (actor.server is heard.server and _shares_as(actor, authorization)):
+                self._call(self._on_tools, actor.server.name, actor.projection)
+
     @staticmethod
     def _call(callback: Callable[..., object], *args: object) -> None:
         try:
             callback(*args)
         except Exception as error:  # noqa: BLE001 -- the app's code; its text may tell much
             logger.error("a callback for what servers say raised %s", type(error).__name__)
+
+
+def _shares_as(actor: KeyActor, authorization: str | None) -> bool:
+    try:
+        return ask_share(actor) == authorization
+    except AfpoolError:
+        return False
 
 
 def restore_level(actor: KeyActor, client: Client, level: str) -> None:

@@ -62,6 +62,8 @@ class ActorHooks:
             )
             for each in lists:
                 each.event = number
+            # whoever shares a list shares its news
+            actor.pool.herald.tools_changed(actor, None if entry is None else entry.authorization)
         if entry is not None:
             entry.list.unsettle(why)
         if own is not None:

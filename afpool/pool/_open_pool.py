@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .._base.identity import Identity
     from .._base.use import Use
     from ._again import InDoubtCallback
-    from ._herald import ChangeCallback, LogCallback
+    from ._herald import ChangeCallback, LogCallback, ToolsCallback
     from ._server import PlanFunction, Server, ShareFunction
 
 
@@ -42,6 +42,7 @@ async def open_pool(
     on_in_doubt: InDoubtCallback | None = None,
     on_log: LogCallback | None = None,
     on_change: ChangeCallback | None = None,
+    on_tools: ToolsCallback | None = None,
     client_name: str = "afpool",
     client_version: str | None = None,
     seams: Seams | None = None,
@@ -67,6 +68,9 @@ async def open_pool(
             task of the pool's. Of a flood the newest are kept.
         on_change: Called with the server's name, the projection and `resources` or `prompts` when a server
             announces that this list of its has changed; several announcements may be one call.
+        on_tools: Called with the server's name and a projection when that identity's tools may be others now:
+            its server announced so, or what would have announced it was lost. For a list that several share,
+            once for each. Nothing has been asked for yet.
         client_name: Told to servers.
         client_version: Told to servers.
         seams: Clock, random, ids, network, threads.
@@ -87,6 +91,7 @@ async def open_pool(
         on_in_doubt=on_in_doubt,
         on_log=on_log,
         on_change=on_change,
+        on_tools=on_tools,
         client_name=client_name,
         client_version=client_version or _version(),
         seams=_on_this_clock(Seams() if seams is None else seams),

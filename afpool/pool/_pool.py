@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ._again import InDoubtCallback, Passes
     from ._bound import Toolset
     from ._call import Call
-    from ._herald import ChangeCallback, LogCallback
+    from ._herald import ChangeCallback, LogCallback, ToolsCallback
     from ._reload import Reconfigured
     from ._server import Limits, PlanFunction, Server, ShareFunction
 
@@ -80,6 +80,7 @@ class Pool:
         on_in_doubt: InDoubtCallback | None,
         on_log: LogCallback | None,
         on_change: ChangeCallback | None,
+        on_tools: ToolsCallback | None = None,
         client_name: str,
         client_version: str,
         seams: Seams,
@@ -89,7 +90,7 @@ class Pool:
         self.plan = plan
         self.share = share
         self.on_in_doubt = on_in_doubt
-        self.herald = Herald(self, on_log, on_change)
+        self.herald = Herald(self, on_log, on_change, on_tools)
         self.limits = limits
         self.seams = seams
         self.digest = KeyDigest(secret)

@@ -1,0 +1,231 @@
+"""`serve`: the service from the first word to the exit code.
+
+Rules:
+
+* SIGTERM or SIGINT: nothing new is taken, what runs may end within `drain` seconds. A second one ends it at
+  once.
+* SIGHUP, or a file that changed: the configuration is read again. One that has faults is told of and changes
+  nothing; the service runs on under what it has, and says so in `/readyz`.
+* Exit codes: 0 ended as asked with no call cut off; 1 failed, or calls were cut off at the deadline; 2 the
+  configuration cannot be used; 130 interrupted (SIGINT, or a second signal).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import trio
+
+from .._base.errors import AfpoolError
+from ..config import ConfigError
+from ._proof_types import UnsafeDoor
+from ._service import open_service
+from ._sockets import BadCertificate
+from ._tokens_file import TokenFileError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from ..config import Config
+    from ._service import Service
+
+logger = logging.getLogger("afpool.serve")
+
+CLEAN: Final = 0
+FAILED: Final = 1
+MISCONFIGURED: Final = 2
+INTERRUPTED: Final = 130
+WATCH_EVERY: Final = 1.0
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FAULTS: Final = (ConfigError, UnsafeDoor, TokenFileError, BadCertificate, ValueError, TypeError, ImportError)
+
+
+async def serve(
+    config: Config,
+    *,
+    demo: bool = False,
+    load: Callable[[], Config] | None = None,
+    announce: Callable[[str], object] = print,
+    task_status: trio.TaskStatus[Service] = trio.TASK_STATUS_IGNORED,
+) -> int:
+    """Serve until told to end.
+
+    Args:
+        config: What to serve, and where.
+        demo: Serve built-in servers to two tenants instead, and announce their tokens.
+        load: Reads the configuration again, for a reload; blocking, called in a thread. Without it there is
+            no reload.
+        announce: Takes lines for whoever has started the service.
+        task_status: Given the service once it is ready.
+
+    Returns:
+        The exit code of the process: see the module.
+
+    Signals are taken where it runs in the main thread. Cancelled, it ends like after a second signal.
+    """
+    life = _Life(load)
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(_taking_signals(life))
+            given: Any = config
+            at_door = config.serve
+            tell: Callable[[str, Callable[[str], object]], None] | None = None
+            if demo:
+                from ._demo import open_demo
+
+                given, at_door, tell = await stack.enter_async_context(open_demo(config.serve))
+                life.load = None
+            with life.scope:
+                async with open_service(given, at_door) as service:
+                    for address in service.addresses:
+                        announce(f"serving {address}")
+                    if tell is not None:
+                        tell(service.addresses[0], announce)
+                    task_status.started(service)
+                    await life.run(service, None if demo else config)
+    except _FAULTS as error:
+        # names and places of settings, never their values
+        logger.error("the configuration cannot be used:\n%s", error)  # noqa: TRY400 -- it is no fault of the code
+        return MISCONFIGURED
+    except AfpoolError as error:
+        logger.error("%s", error)  # noqa: TRY400 -- as above
+        return FAILED
+    except OSError as error:
+        logger.error("the service failed (%s)", type(error).__name__)  # noqa: TRY400 -- as above
+        return FAILED
+    return life.code
+
+
+@final
+class _Life:
+    """What signals and files make of one service."""
+
+    def __init__(self, load: Callable[[], Config] | None) -> None:
+        self.load = load
+        self.scope = trio.CancelScope()
+        self.code = CLEAN
+        self._stop = trio.Event()
+        self._reload = trio.Event()
+        self._ready = False
+
+    def signalled(self, number: int) -> None:
+        """Take a signal. Synchronous."""
+        if number == signal.SIGHUP:
+            self._reload.set()
+            return
+        if number == signal.SIGINT or self._stop.is_set():
+            self.code = INTERRUPTED
+        if self._stop.is_set() or not self._ready:
+            logger.info("ending at once")
+            self.scope.cancel()
+        else:
+            logger.info("ending: nothing new is taken; once more ends it at once")
+        self._stop.set()
+
+    async def run(self, service: Service, config: Config | None) -> None:
+        """Keep the service until it is to end, then let it drain."""
+        self._ready = True
+        async with trio.open_nursery() as nursery:
+            if config is not None and self.load is not None:
+                nursery.start_soon(self._reloading, service, config)
+            await self._stop.wait()
+            nursery.cancel_scope.cancel()
+        drained = await service.drain(trio.current_time() + service.config.drain)
+        if drained.left:
+            logger.warning("%d calls had not ended in time and are cut off", drained.left)
+            self.code = self.code or FAILED
+
+    # ------------------------------------------------------------------ reloading
+
+    async def _reloading(self, service: Service, config: Config) -> None:
+        watched = _stamps(_files_of(config)) if config.serve.reload else None
+        while True:
+            with trio.move_on_after(WATCH_EVERY if watched is not None else float("inf")):
+                await self._reload.wait()
+            asked = self._reload.is_set()
+            self._reload = trio.Event()
+            if watched is not None:
+                now = await trio.to_thread.run_sync(_stamps, _files_of(config))
+                if now == watched and not asked:
+                    continue
+                if not asked:
+                    # whoever writes a file may not be done with it
+                    await trio.sleep(WATCH_EVERY / 4)
+                    settled = await trio.to_thread.run_sync(_stamps, _files_of(config))
+                    if settled != now:
+                        continue
+                watched = now
+            config = await self.once(service, config)
+            if watched is not None:
+                watched = _stamps(_files_of(config))
+
+    async def once(self, service: Service, config: Config) -> Config:
+        """Read the configuration again, and put it into force; give what is in force then."""
+        assert self.load is not None
+        try:
+            fresh = await trio.to_thread.run_sync(self.load)
+            await service.refresh()
+            kept = await service.reload(fresh)
+        except (AfpoolError, ValueError, TypeError, ImportError) as error:
+            why = "the configuration was not reloaded, and the one before is in force:\n%s"
+            logger.error(why, error)  # noqa: TRY400 -- it is no fault of the code
+            service.health.note("configuration", "the file that was read last cannot be used")
+            return config
+        service.health.note("configuration", None)
+        changes = config.changed_servers(fresh)
+        logger.info(
+            "reloaded: servers added %s, removed %s, changed %s, unchanged %d",
+            list(changes.added), list(changes.removed), list(changes.changed), len(changes.unchanged),
+        )  # fmt: skip
+        for sentence in kept:
+            logger.warning("not reloaded: %s", sentence)
+        return fresh
+
+
+def _files_of(config: Config) -> tuple[Path, ...]:
+    tls = config.serve.tls
+    more = () if tls is None else (tls.certificate, tls.key, tls.client_ca)
+    return (*config.source, *(Path(name) for name in more if name is not None))
+
+
+def _stamps(files: Iterable[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    found: list[tuple[int, int, int] | None] = []
+    for path in files:
+        try:
+            seen = path.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+    return tuple(found)
+
+
+@contextlib.asynccontextmanager
+async def _taking_signals(life: _Life) -> AsyncIterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with trio.open_signal_receiver(*_SIGNALS) as signals:
+        failure: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def take() -> None:
+                async for number in signals:
+                    life.signalled(number)
+
+            nursery.start_soon(take)
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001 -- raised below, as itself and in no group
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                failure = None

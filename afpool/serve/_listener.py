@@ -1,0 +1,424 @@
+"""Listening sockets and their connections: hypercorn's HTTP/1.1 and WebSocket, under our own reading loop.
+
+hypercorn's own loop is not used, because of what a hostile or broken client makes of it: an exception while
+one connection is read ends the whole server, a peer that takes no bytes can be neither waited out nor
+cancelled (its writes are shielded and have no end), and a request head and an idle connection have one time
+limit between them. HTTP/2 is not spoken: MCP's clients do not ask for it.
+
+Rules:
+
+* Whatever goes wrong on a connection ends that connection and nothing else.
+* A read has a deadline wherever the client is due: the rest of a head, the next request of a kept connection.
+  Every write has one.
+* A client that has gone is known at once: the scopes that its request has registered (`on_gone`) are
+  cancelled in the step in which its end is read.
+* Stopping lets go of idle connections at once, of busy ones after their answer, of all at the deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+import attrs
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config as HypercornConfig
+from hypercorn.events import Closed, RawData, Updated
+from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+    from hypercorn.events import Event
+
+logger = logging.getLogger("afpool")
+
+CONNECTION_KEY: Final = "afpool.connection"
+"""Where the application finds its connection: `scope["state"][CONNECTION_KEY]`."""
+
+_MAX_RECV: Final = 65_536
+_LINGER: Final = 2.0
+_ACCEPT_PAUSE: Final = 0.1
+_LAST_WORDS: Final = 0.25
+# the kernel gives up a peer that acknowledges nothing: a minute of silence, then three probes
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3))
+
+
+# how connections end, and what would go on in HTTP/2
+_ENDED: Final = (
+    OSError,
+    H2CProtocolRequiredError,
+    H2ProtocolAssumedError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+)
+
+
+@attrs.frozen(kw_only=True)
+class ListenerLimits:
+    """How long and how much is waited for. Seconds are floats, sizes bytes.
+
+    Attributes:
+        header_bytes: Of a request head.
+        header_timeout: From its first byte to its last; also for a TLS handshake.
+        keep_alive: That a kept connection may be idle.
+        write_timeout: That a peer may take no byte of what it is sent.
+        message_bytes: Of one WebSocket message.
+        connections: Open at once; one more is closed unread.
+    """
+
+    header_bytes: int = 32 * 1024
+    header_timeout: float = 10.0
+    keep_alive: float = 75.0
+    write_timeout: float = 30.0
+    message_bytes: int = 4 * 1024 * 1024
+    connections: int = 16_384
+
+
+@final
+class Connection:
+    """One client's connection."""
+
+    __slots__ = (
+        "_busy", "_closing", "_front", "_head_began", "_held", "_lock", "_protocol", "_reading", "_stream",
+        "gone", "on_gone", "peer", "tls", "unix",
+    )  # fmt: skip
+
+    def __init__(self, front: Front, stream: Any, *, tls: bool) -> None:
+        self._front = front
+        self._stream = stream
+        self._lock = trio.Lock()
+        self._reading = trio.CancelScope()
+        self._protocol: H11Protocol | None = None
+        self._busy = False
+        self._closing = False
+        self._head_began: float | None = None
+        self._held: bytes | None = None
+        self.tls = tls
+        self.unix = False
+        self.peer: str | None = None
+        self.gone = False
+        # cancelled when the client has gone: one request at a time has them in here
+        self.on_gone: dict[trio.CancelScope, None] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._busy
+
+    async def run(self) -> None:
+        """Serve the connection until it ends. Raises nothing but cancellation."""
+        limits = self._front.limits
+        try:
+            if self.tls:
+                with trio.fail_after(limits.header_timeout):
+                    await self._stream.do_handshake()
+            server = self._addresses()
+            async with trio.open_nursery() as nursery:
+                self._protocol = H11Protocol(
+                    self._front.app,
+                    self._front.config,
+                    self._front.context,
+                    cast("Any", _Tasks(nursery)),
+                    ConnectionState({CONNECTION_KEY: self}),
+                    self.tls,
+                    None if self.peer is None else (self.peer, 0),
+                    server,
+                    self._handle_out,
+                )
+                self._reading.deadline = trio.current_time() + limits.header_timeout
+                with self._reading:
+                    await self._read(self._protocol)
+                self._gone()
+                # what the application still does for this client has been cancelled; it gets a moment to end
+                nursery.cancel_scope.deadline = trio.current_time() + _LINGER
+                await self._protocol.handle(Closed())
+        except* _ENDED:
+            pass
+        except* Exception as group:  # noqa: BLE001 -- one client's bytes must not end the others
+            logger.info("a connection was closed: what it sent could not be read (%s)", _kinds(group))
+        finally:
+            self._gone()
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+                await trio.aclose_forcefully(self._stream)
+
+    def kill(self) -> None:
+        """End it without a word, whatever is under way. Synchronous."""
+        self._closing = True
+        self._gone()
+        self._reading.cancel()
+        transport = self._stream.transport_stream if self.tls else self._stream
+        transport.socket.close()
+
+    def hold(self) -> None:
+        """Let the next piece, a head, leave together with the one after it. Synchronous."""
+        self._held = b""
+
+    def release(self) -> None:
+        """End it now if nothing is under way, else after the answer. Synchronous."""
+        self._closing = True
+        if not self._busy:
+            self._reading.cancel()
+
+    # ------------------------------------------------------------------ reading
+
+    async def _read(self, protocol: H11Protocol) -> None:
+        limits = self._front.limits
+        while True:
+            data = bytes(await self._stream.receive_some(_MAX_RECV))
+            if not data:
+                return
+            if not self._busy and self._head_began is None:
+                self._head_began = now = trio.current_time()
+                self._reading.deadline = now + limits.header_timeout
+            await protocol.handle(RawData(data))
+
+    def _gone(self) -> None:
+        self.gone = True
+        for scope in list(self.on_gone):
+            scope.cancel()
+
+    def _addresses(self) -> tuple[str, int] | None:
+        transport = self._stream.transport_stream if self.tls else self._stream
+        sock = transport.socket
+        if sock.family == socket.AF_UNIX:
+            self.unix = True
+            return None
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self.peer = sock.getpeername()[0]
+        host, port = sock.getsockname()[:2]
+        return host, port
+
+    # ------------------------------------------------------------------ writing
+
+    async def _handle_out(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            data = event.data
+            if self._held is not None:
+                if not self._held:
+                    self._held = data
+                    return
+                data, self._held = self._held + data, None
+            if data:
+                await self._write(data)
+        elif isinstance(event, Closed):
+            await self._flush()
+            await self._end()
+        elif isinstance(event, Updated):
+            await self._flush()
+            self._head_began = None
+            self._busy = not event.idle
+            limits = self._front.limits
+            if self._busy:
+                self._reading.deadline = float("inf")
+            elif self._closing:
+                self._reading.cancel()
+            else:
+                self._reading.deadline = trio.current_time() + limits.keep_alive
+
+    async def _flush(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            await self._write(held)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            async with self._lock:
+                # shielded: half a chunk on the wire would make nonsense of the rest
+                with trio.CancelScope(
+                    shield=True, deadline=trio.current_time() + self._front.limits.write_timeout
+                ) as scope:
+                    await self._stream.send_all(data)
+                if scope.cancelled_caught:
+                    self.kill()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            self._gone()
+            self._reading.cancel()
+
+    async def _end(self) -> None:
+        """Say that nothing follows, and read on for a moment, so that the client reads our last answer."""
+        self._closing = True
+        try:
+            if not self.tls:
+                with trio.move_on_after(_LINGER, shield=True):
+                    await self._stream.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError, OSError):
+            pass
+        self._reading.deadline = min(self._reading.deadline, trio.current_time() + _LINGER)
+
+
+@final
+class Front:
+    """The listening sockets of a service, and its connections.
+
+    Args:
+        app: The ASGI application.
+        limits: How long and how much is waited for.
+
+    Attributes:
+        tls: What TLS is spoken with to those who connect from now on; `None` where it is not.
+        connections: Those that are open.
+        refused: How many were closed unread, because there were too many.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], limits: ListenerLimits) -> None:
+        self.app = ASGIWrapper(app)
+        self.limits = limits
+        self.tls: ssl.SSLContext | None = None
+        self.connections: dict[Connection, None] = {}
+        self.refused = 0
+        self._accepting: dict[trio.CancelScope, trio.SocketListener] = {}
+        self.context = WorkerContext(None)
+        config = HypercornConfig()
+        config.accesslog = config.errorlog = None
+        config.include_server_header = False
+        config.h11_max_incomplete_size = limits.header_bytes
+        config.websocket_max_message_size = limits.message_bytes
+        config.keep_alive_max_requests = 1 << 30
+        config.max_app_queue_size = 16
+        self.config = config
+
+    def set_limits(self, limits: ListenerLimits) -> None:
+        """Wait by other limits from the next connection on. Synchronous."""
+        self.limits = limits
+        self.config.h11_max_incomplete_size = limits.header_bytes
+        self.config.websocket_max_message_size = limits.message_bytes
+
+    async def serve(self, listener: trio.SocketListener) -> None:
+        """Accept connections until `stop`, or cancelled; those that were accepted go on.
+
+        Args:
+            listener: Bound and listening.
+
+        Needs `run` around it.
+        """
+        with trio.CancelScope() as scope:
+            self._accepting[scope] = listener
+            while True:
+                try:
+                    await self._accept(listener)
+                except OSError as error:
+                    # out of descriptors, most likely: others end meanwhile
+                    logger.warning("no connection could be accepted (%s)", type(error).__name__)
+                    await trio.sleep(_ACCEPT_PAUSE)
+
+    async def _accept(self, listener: trio.SocketListener) -> None:
+        stream: Any = await listener.accept()
+        if len(self.connections) >= self.limits.connections:
+            self.refused += 1
+            await trio.aclose_forcefully(stream)
+            return
+        tls = self.tls
+        if tls is not None:
+            stream = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+        connection = Connection(self, stream, tls=tls is not None)
+        self.connections[connection] = None
+        self._nursery.start_soon(self._one, connection)
+
+    async def _close_listeners(self) -> None:
+        """Accept no more. Who has connected already is served: closing the socket would reset him."""
+        accepting, self._accepting = self._accepting, {}
+        for scope, listener in accepting.items():
+            scope.cancel()
+            with contextlib.suppress(OSError), trio.move_on_after(0.1) as late:
+                while True:
+                    # a checkpoint with nothing to accept is where it ends
+                    late.deadline = trio.current_time() + 0.01
+                    await self._accept(listener)
+            await listener.aclose()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the connections until cancelled; then each is ended at once."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            for connection in list(self.connections):
+                connection.kill()
+
+    async def stop(self, deadline: float) -> None:
+        """Accept no more, and let connections end until an absolute deadline; then end them.
+
+        Each ends after the answer to what it is asked meanwhile; who is asked nothing, after a moment.
+        """
+        await self._close_listeners()
+        await self.context.terminated.set()
+        if self.connections:
+            await trio.sleep(_LAST_WORDS)
+        for connection in list(self.connections):
+            connection.release()
+        with trio.move_on_at(deadline):
+            while self.connections:
+                self._ended = trio.Event()
+                await self._ended.wait()
+        for connection in list(self.connections):
+            connection.kill()
+
+    _nursery: trio.Nursery
+    _ended: trio.Event | None = None
+
+    async def _one(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            del self.connections[connection]
+            if self._ended is not None:
+                self._ended.set()
+
+
+@final
+class _Tasks:
+    """Where hypercorn starts the application for a request of one connection."""
+
+    __slots__ = ("_nursery",)
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    async def spawn_app(
+        self, app: Any, config: HypercornConfig, scope: Any, send: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[Any], Awaitable[None]]:
+        """Start the application; give what its input is put into."""
+        into, out = trio.open_memory_channel[Any](config.max_app_queue_size)
+        self._nursery.start_soon(_run_app, app, scope, out, send)
+
+        async def put(event: Any) -> None:
+            # where it is broken, the application has answered and wants no more
+            with contextlib.suppress(trio.BrokenResourceError):
+                await into.send(event)
+
+        return put
+
+    def spawn(self, func: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run something else of hypercorn's for the connection."""
+        self._nursery.start_soon(func, *args)
+
+
+async def _run_app(
+    app: Any, scope: Any, out: trio.MemoryReceiveChannel[Any], send: Callable[[Any], Awaitable[None]]
+) -> None:
+    try:
+        await app(scope, out.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+    except Exception:  # a fault of ours, of one request
+        logger.exception("a request failed")
+    finally:
+        # from now on what the client sends goes nowhere, and nobody waits to put it there
+        out.close()
+        with trio.CancelScope(shield=True):
+            await send(None)
+
+
+def _kinds(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return ", ".join(sorted({_kinds(each) for each in error.exceptions}))
+    return type(error).__name__
