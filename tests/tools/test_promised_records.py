@@ -133,3 +133,11 @@ def test_what_one_run_marked_is_shown_by_every_call(first: str) -> None:
     for _ in range(2):
         assert rule.retain_record(args, REDACTED) == {"city": "REDACTED", "password": "REDACTED"}
         assert view(args) == {"city": "Ulm", "password": "REDACTED"}
+
+
+def test_a_dotted_key_is_that_path_and_none_that_begins_like_it() -> None:
+    record = {"a": {"b": 1, "bc": 2, "b.c": 3}, "a.b": 4, "a.bc": 5, "za": {"b": 6}}
+    # the second one makes longer paths worth a look
+    rule = RedactionRule(RedactionPolicy(keys=["a.b", "x.longer"], deep=True))
+    hidden = {"a": {"b": REDACTED, "bc": 2, "b.c": 3}, "a.b": REDACTED, "a.bc": 5, "za": {"b": 6}}
+    assert rule.retain_record(record, REDACTED) == hidden
