@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 SAID = {"bound_tool", "host_filled", "shown_args", "wants"}
 TESTED = {
-    "tested_artifacts", "tested_client", "tested_identity", "tested_redaction", "tested_stores", "tested_wants",
+    "tested_artifacts", "tested_client", "tested_identity", "tested_redaction", "tested_stores",
+    "tested_wants",
 }  # fmt: skip
 ONE = '[[promise]]\nnumber = 1\ntext = "That."\n'
 HELD = 'held_by = ["tests/seeds/test_promises.py::test_every_document_is_there"]\n'
