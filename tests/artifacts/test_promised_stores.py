@@ -1,4 +1,4 @@
-"""A put that is refused says which of its facts was wrong and what would do, on every store in the same words."""
+"""A put that is refused says which of its facts was wrong, on every store in the same words."""
 
 from __future__ import annotations
 
