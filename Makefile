@@ -60,9 +60,9 @@ servers: ## real MCP servers on each of their transports: writes docs/real-serve
 	@$(RUN) tests/interop/run.py $(ARGS)
 
 .PHONY: seeds
-seeds: ## run the tests that hold the promises the project grew from: writes docs/coverage-of-the-promises.md
-	@$(PREPARE) test
-	@$(RUN) tests/seeds/run.py $(ARGS)
+seeds: ## run the tests that hold the promises the project grew from: writes docs/coverage-of-the-seeds.md
+	@$(PREPARE) test redis peers
+	@AFPOOL_REQUIRE_PEERS=1 $(RUN) tests/seeds/run.py $(ARGS)
 
 .PHONY: mutants
 mutants: ## break the code in known ways and see that a test notices each

@@ -1,14 +1,18 @@
 """One agent for two tenants: a loop around a model, a CRM whose secrets the model never sees, a report.
 
-    python examples/tenants.py
+    python examples/tenants.py                     # a server of the testing kit stands in for the CRM
+    python examples/tenants.py http://host/mcp     # or any MCP server with a tool `orders`,
+    python examples/tenants.py python crm.py       # by its address or its command
 
-The model is a script here, and a server of the testing kit stands in for the CRM. Everything else is what a
-host writes: who calls, where tokens come from, what the host fills, what no record may hold.
+The model is a script here. Everything else is what a host writes: who calls, where tokens come from, what the
+host fills, what no record may hold. Each tenant has a connection of its own, or a process of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -22,6 +26,7 @@ from afpool import (
     Run,
     Server,
     ServerRules,
+    StdioTransport,
     ToolContext,
     bearer,
     define_tool,
@@ -32,7 +37,7 @@ from afpool.testing import FakeServer, FakeTool
 from afpool.tools import PLAIN, RedactionPolicy, ToolEvent, answer_calls, from_credential, from_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import AsyncIterator, Generator, Mapping
 
 ALICE = Identity(tenant="acme", principal="alice")
 BOB = Identity(tenant="globex", principal="bob")
@@ -137,13 +142,25 @@ async def agent(run: Run, other_ref: str | None = None) -> str:
             return ref
 
 
-async def main() -> None:
+@contextlib.asynccontextmanager
+async def crm(where: list[str]) -> AsyncIterator[HttpTransport | StdioTransport]:
+    """Say how to reach the CRM: by the address or command that was given, or one that stands in for it."""
+    if not where:
+        async with FakeServer.http(tools=[CRM]) as server:
+            yield HttpTransport(url=server.url)
+    elif where[0].startswith(("http://", "https://")):
+        yield HttpTransport(url=where[0])
+    else:
+        yield StdioTransport.of(*where)
+
+
+async def main(*where: str) -> None:
     """Serve both tenants from one runtime."""
     events: list[ToolEvent] = []
     async with (
-        FakeServer.http(tools=[CRM]) as crm,
+        crm([*where]) as transport,
         open_runtime(
-            servers=[Server(name="crm", plan=Plan(transport=HttpTransport(url=crm.url)))],
+            servers=[Server(name="crm", plan=Plan(transport=transport))],
             tools=[collect, report],
             rules={"crm": RULES},
             credentials=Tokens(),
@@ -155,10 +172,12 @@ async def main() -> None:
         ref = await agent(runtime.run(ALICE))
         print("bob of globex:")
         await agent(runtime.run(BOB), other_ref=ref)
+        assert runtime.pool is not None
+        print("connections to the CRM:", runtime.pool.statistics().clients)
     recorded = json.dumps([event.payload for event in events])
     print("recorded:", next(event.payload["args"] for event in events if event.kind == "tool_start"))
     print("secrets on the record:", sum(secret in recorded for secret in (*TOKENS.values(), "4111")))
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    trio.run(main, *sys.argv[1:])

@@ -72,6 +72,8 @@ class ToolContext:
         progress: What a tool reports its own progress to: takes a `Progress`, or any JSON; never raises and
             is never awaited. `None` where nobody listens.
         tools: What a tool calls other tools with, at the same door. `None` where there is no such door.
+        on_credential: Told, synchronously and before it leaves, of each credential that a request of the call
+            carries to a server. For whoever shows its answer to others; `None` where nobody does.
     """
 
     identity: CallerIdentity = None
@@ -87,6 +89,7 @@ class ToolContext:
     wanted: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     progress: Callable[[Any], None] | None = attrs.field(default=None, repr=False)
     tools: Any = attrs.field(default=None, repr=False)
+    on_credential: Callable[[Credential], object] | None = attrs.field(default=None, repr=False)
 
 
 class Tool:

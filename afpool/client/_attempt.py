@@ -29,6 +29,7 @@ from .._base.errors import (
     ProtocolError,
     ServerFailed,
 )
+from .._base.untraced import by_itself, in_place_of
 from ..protocol import (
     LOCATION,
     MULTI_ROUND,
@@ -156,13 +157,17 @@ async def attempt(client: Client, caller: Caller, rpc: Rpc, tries: Tries) -> Ans
     channel = client.channel
     if client.settings.signer is not None and isinstance(channel, HttpChannel | SseChannel):
         draft = channel.draft(rpc, headers)
+        headers = []  # it holds them; see below
         signing = signature(client, draft.request, channel.url(), tries.refusal)
         signed = await boundary("sign", signing, caller)
+        client.carried.note_headers(signed)
         trip: Trip = channel.signed_trip(draft, signed)
         del draft, signing, signed
     else:
         trip = channel.trip(rpc, headers)
     del headers  # a failure of the trip carries this frame, and a traceback may be shown with its locals
+    for credential in client.carried:
+        caller.carries(credential)
     caller.trip = trip
     caller.started(trip.size)
     if answering.tracks:
@@ -323,7 +328,7 @@ def _error_of(client: Client, answer: Answer, outcome: Outcome) -> AfpoolError:
     body = outcome.body
     if body is not None and body.message and not isinstance(error, ProtocolError):
         error.message = f"{error.message}: {body.message[:1024]}"
-    return error
+    return client.carried.clean(error)
 
 
 # ---------------------------------------------------------------------------- the credential
@@ -349,18 +354,25 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
         rejected=reason == "refresh",
         resource=client.resource,
         required=requirement.scopes,
-        challenge=tries.challenge,
+        challenge=None if tries.challenge is None else client.carried.text(tries.challenge),
         refused=None if reason == "call" else tries.carried,
     )
+    given: object = None
+    failure: CredentialFailed | None = None
     try:
         given = await provider.get(request)
-    except AfpoolError:
-        raise
-    except Exception as error:
-        raise CredentialFailed(
-            f"the credential provider raised {type(error).__name__} for {requirement.service!r}; "
-            "nothing was sent"
-        ) from error
+    except AfpoolError as error:
+        raise by_itself(error) from None
+    except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
+        failure = in_place_of(
+            error,
+            CredentialFailed(
+                f"the credential provider raised {type(error).__name__} for {requirement.service!r}; "
+                "nothing was sent"
+            ),
+        )
+    if failure is not None:
+        raise failure  # out here, where what the provider raised does not become its context
     if isinstance(given, NeedsAuthorization):
         client.needs_authorization(given)
         raise AuthorizationRequired(
@@ -374,7 +386,7 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
                 f"the server wants a credential for {requirement.service!r} and the credential provider has "
                 "none; nothing was sent",
                 delivery=NOT_SENT,
-                www_authenticate=tries.challenge,
+                www_authenticate=request.challenge,
             )
         tries.carried = None
         return []
@@ -384,5 +396,6 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
             "nothing was sent"
         )
     tries.carried = given.credential
+    client.carried.note(given.credential)
     tries.reason, tries.challenge = "call", None
     return checked(given.credential.to_headers(), "the credential")

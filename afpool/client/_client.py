@@ -34,6 +34,7 @@ from ..protocol import (
 from . import _ends
 from ._answering import Answering
 from ._attempt import attempts
+from ._carried import Carried
 from ._control import Control, Told
 from ._errand import run_errand
 from ._http_channel import HttpChannel
@@ -83,12 +84,13 @@ class Client:
         retired: Why its key uses it no longer, if so; what runs on it goes on.
         entry: The shared list that it is a member of; the pool's to set.
         answering: What the server asks, and who answers.
+        carried: The credentials that its requests carry.
         ends_at: When it is too old to be used, on the runtime's clock; the pool's to set.
         spawn: Runs background work; raises `PoolClosed` in the last moments of a pool.
     """
 
     __slots__ = (
-        "__weakref__", "_name_headers", "_plain_meta", "answering", "channel", "context",
+        "__weakref__", "_name_headers", "_plain_meta", "answering", "carried", "channel", "context",
         "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated", "plan",
         "process", "projection", "requirement", "resource", "retired", "server", "settings",
         "spawn",
@@ -121,6 +123,7 @@ class Client:
         self.process = process
         self.requirement: CredentialRequirement | None = plan.credential
         self.resource: str = getattr(plan.transport, "resource", "")
+        self.carried = Carried(getattr(plan.transport, "headers", ()))
         self.negotiated: Negotiated | None = None
         self.lost: str | None = None
         self.retired: str | None = None

@@ -17,6 +17,7 @@ from .._base.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from .._base.credential import Credential
     from .._base.model import Progress, ProgressCallback
     from .._base.use import Use
     from ..transports import Headers
@@ -58,6 +59,9 @@ class Control:
 
     def started(self, body_bytes: int) -> None:
         """Nothing is recorded of the client's own requests."""
+
+    def carries(self, credential: Credential, /) -> None:
+        """Nobody but the client reads what its own requests are answered."""
 
     def questioned(self) -> None:
         """None of the client's own requests is answered so."""

@@ -31,24 +31,33 @@ def checked(given: Iterable[tuple[str, str]], whose: str, there: Headers | None 
     Raises:
         CredentialFailed: A name or value that cannot be sent; nothing was sent.
     """
+    pairs, problem = _read(given, there)
+    del given, there  # no local of a frame that something is raised through holds a value
+    if problem is not None:
+        raise _refused(whose, *problem)
+    return pairs
+
+
+def _read(given: Iterable[tuple[str, str]], there: Headers | None) -> tuple[Headers, tuple[str, str] | None]:
+    """Give the pairs, or no pairs and what is wrong: a header's name and the words for it. Raises nothing."""
     pairs: Headers = []
     names: set[str] = set()
     for raw_name, value in given:
         name = raw_name.lower() if isinstance(raw_name, str) else ""
         problem = value_problem(value)
         if problem is not None:
-            raise _refused(whose, name, f"its value {problem}")
+            return [], (name, f"its value {problem}")
         pair = (name.encode("ascii", "replace"), value.encode("latin-1"))
         if there is not None and pair in there:
             continue
         problem = name_problem(name)
         if problem is not None:
-            raise _refused(whose, name, f"its name {problem}")
+            return [], (name, f"its name {problem}")
         if name in names:
-            raise _refused(whose, name, "it is given twice")
+            return [], (name, "it is given twice")
         names.add(name)
         pairs.append(pair)
-    return pairs
+    return pairs, None
 
 
 def merged(below: Headers, above: Headers) -> Headers:

@@ -257,7 +257,7 @@ class _Opener:
                     retry_after = parse_retry_after(
                         answer.header(RETRY_AFTER), self._settings.seams.unix_now()
                     )
-                raise _failed(step, retry_after)
+                raise client.carried.clean(_failed(step, retry_after))
             else:
                 assert isinstance(step, Done)
                 return self._done(client, step.negotiated)

@@ -11,10 +11,11 @@ Every await here stands behind `boundary`, or serves what the client sends by it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import AfpoolError, CredentialFailed
+from .._base.untraced import by_itself, in_place_of
 from ._header_rules import checked
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ async def signature(client: Client, request: HttpRequest, url: str, refusal: Ans
     """
     signer: Any = client.settings.signer
     shown = show(request, url)
-    there = [(name.lower(), value) for name, value in shown.headers.raw]
+    there = _kept(shown)
+    added: Any = None
+    failure: CredentialFailed | None = None
     try:
         if refusal is not None and can_sign_again(client):
             added = signer.sign_again(shown, show_answer(refusal, shown))
@@ -53,15 +56,27 @@ async def signature(client: Client, request: HttpRequest, url: str, refusal: Ans
             added = signer.sign(shown)
         if inspect.isawaitable(added):
             added = await added
-    except AfpoolError:
-        raise
-    except Exception as error:
-        raise CredentialFailed(f"the signer raised {type(error).__name__}; nothing was sent") from error
+    except AfpoolError as error:
+        raise by_itself(error) from None
+    except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
+        failure = in_place_of(
+            error, CredentialFailed(f"the signer raised {type(error).__name__}; nothing was sent")
+        )
+    if failure is not None:
+        raise failure  # out here, where what the signer raised does not become its context
     if not isinstance(added, Mapping):
         raise CredentialFailed(
             f"the signer returned {type(added).__name__}, not a mapping of headers; nothing was sent"
         )
-    return checked(added.items(), "the signer", there)
+    holder = [added]
+    del added  # no local of a frame that something is raised through holds a value
+    return checked(holder.pop().items(), "the signer", there())
+
+
+def _kept(request: httpx.Request) -> Callable[[], Headers]:
+    """Keep a request's headers as they are now: a signer may change the object. In a function, unseen."""
+    pairs = [(name.lower(), value) for name, value in request.headers.raw]
+    return lambda: pairs
 
 
 def show(request: HttpRequest, url: str) -> httpx.Request:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
+    from .._base.credential import Credential
     from .._base.errors import AfpoolError
     from .._base.model import Progress
     from ..protocol import BodyKind, Message
@@ -123,8 +124,8 @@ class Rpc:
     """
 
     method: str
-    params: bytes | Callable[[int], bytes] | None = None
-    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list)
+    params: bytes | Callable[[int], bytes] | None = attrs.field(default=None, repr=False)
+    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list, repr=False)
     lane: LaneName = "control"
     on_progress: Callable[[Progress], object] | None = None
     notification: bool = False
@@ -139,6 +140,10 @@ class Caller(Gate, Protocol):
     trip: Trip | None
     interrupted: AfpoolError | None
     operation: Running | None
+
+    def carries(self, credential: Credential, /) -> None:
+        """Take note of a credential that the request under way carries, before it leaves."""
+        ...
 
     def questioned(self) -> None:
         """Take note that the server answered with a question: part of the request may have run."""

@@ -69,7 +69,7 @@ async def upgraded(
             end(client)
             failure = _consequence(client, refused, tries)
             if failure is not None:
-                raise failure from refused
+                raise failure from None  # its words are in the failure's; its headers are the server's
         else:
             return client
 
@@ -112,7 +112,8 @@ def _consequence(client: Client, refused: UpgradeRefused, tries: Tries) -> Afpoo
     text = f"{refused}"
     if status is not None and 300 <= status < 400:
         text = f"{text}; a redirect of a WebSocket is not followed"
-    return OpenFailed(f"{text}; nothing was sent", http_status=status, retry_after=retry_after)
+    failure = OpenFailed(f"{text}; nothing was sent", http_status=status, retry_after=retry_after)
+    return client.carried.clean(failure)
 
 
 def credential_wanted(client: Client, answer: Answer, status: int, tries: Tries) -> AfpoolError | None:
@@ -131,10 +132,12 @@ def credential_wanted(client: Client, answer: Answer, status: int, tries: Tries)
     if status == 403 and challenge is None:
         return OpenFailed("the server refuses this client (HTTP 403); nothing was sent", http_status=403)
     what = "a credential" if client.requirement is None else "another credential"
-    return AuthorizationRequired(
-        f"the server wants {what} (HTTP {status}); nothing was sent",
-        delivery=NOT_SENT,
-        http_status=status,
-        www_authenticate=challenge,
-        retry_after=retry_after,
+    return client.carried.clean(
+        AuthorizationRequired(
+            f"the server wants {what} (HTTP {status}); nothing was sent",
+            delivery=NOT_SENT,
+            http_status=status,
+            www_authenticate=challenge,
+            retry_after=retry_after,
+        )
     )

@@ -28,6 +28,7 @@ from .._base.errors import (
     ShareFailed,
 )
 from .._base.identity import Identity, encode_key
+from .._base.untraced import unframed
 from ..client import Plan
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def ask_identity(identity: CallerIdentity) -> Identity:
         try:
             asked = identity()
         except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: nobody was named
+            unframed(error)
             asked, cause = None, error
     if asked is None and cause is None:
         return Identity()  # refused by whatever is keyed on anything
@@ -58,8 +60,15 @@ def ask_identity(identity: CallerIdentity) -> Identity:
     return asked
 
 
-def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> Identity:
+def check_identity(
+    actor: KeyActor, who: Identity | Callable[[], Identity | None] | None, keyed_on: tuple[str, ...]
+) -> Identity:
     """Ask the caller identity, and raise unless it encodes to the actor's key.
+
+    Args:
+        actor: Of the key.
+        who: The caller identity.
+        keyed_on: The fields that the server was keyed on when whatever is asked for was bound.
 
     Raises:
         IdentityMismatch: It names somebody else, nobody, or could not be asked.
@@ -72,7 +81,7 @@ def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None
             who, cause = None, error
     if isinstance(who, Identity):
         try:
-            if encode_key(actor.server.name, who, actor.server.keyed_on) == actor.key:
+            if encode_key(actor.server.name, who, keyed_on) == actor.key:
                 return who
         except IdentityMissing:
             pass
@@ -94,6 +103,7 @@ def ask_share(actor: KeyActor) -> str | None:
     try:
         name = share(actor.server.name, actor.projection)
     except Exception as error:
+        unframed(error)
         raise ShareFailed(f"share raised {type(error).__name__}; nothing was sent") from error
     if name is not None and not isinstance(name, str):
         raise ShareFailed(f"share returned {type(name).__name__}, not a string or None; nothing was sent")
@@ -126,9 +136,11 @@ async def ask_plan(actor: KeyActor) -> Resolved:
             plan = pool.plan(actor.server.name, actor.projection)
             if inspect.isawaitable(plan):
                 plan = await plan
-        except AfpoolError:
-            raise
+        except AfpoolError as error:
+            unframed(error)
+            raise error.with_traceback(None) from error.__cause__
         except Exception as error:
+            unframed(error)
             raise PlanFailed(f"plan raised {type(error).__name__}; nothing was sent") from error
     if not isinstance(plan, Plan):
         raise PlanFailed(f"plan returned {type(plan).__name__}, not a Plan; nothing was sent")

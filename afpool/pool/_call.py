@@ -4,7 +4,7 @@
 never queues and no pause blocks it. The first predicate that fails is the refusal. In this order:
 
 1. the pool is open
-2. the key was not closed, revoked (epoch) or crashed
+2. the key was not closed, revoked or reconfigured (epoch), and has not crashed
 3. the leased client is still the key's, and alive
 4. the caller identity, asked again, encodes to the key
 5. the list that decides is current: the one that the tool was listed from, or the one adopted since
@@ -40,13 +40,14 @@ from .._base.errors import (
     ServerRefused,
 )
 from ._asking import ask_share, check_identity
-from ._refusals import other_plan, revoked, stale
+from ._refusals import epoch_over, other_plan, revoked, stale
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
     from actors import Reply
 
+    from .._base.credential import Credential
     from .._base.definition import Definition
     from .._base.model import ToolContext
     from .._base.use import Use
@@ -93,6 +94,7 @@ class Call:
         "identity",
         "interrupted",
         "list",
+        "on_credential",
         "on_progress",
         "operation",
         "questions",
@@ -121,6 +123,7 @@ class Call:
         self.identity = ctx.identity
         self.tenant: str | None = None
         self.on_progress = ctx.on_progress
+        self.on_credential = ctx.on_credential
         self.chain = ctx.chain
         self.deadline = deadline
         self.checked_at = 0.0  # when the last recheck was, on the runtime's clock
@@ -169,18 +172,18 @@ class Call:
             raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT)
         if machine.epoch != binding.epoch:
             self.use.cause = actor.cause
-            raise revoked()
+            raise epoch_over(machine, binding.epoch)
         client = self.client
         if client is not None:
             live = machine.client
             if live is None or live.handle is not client or client.lost is not None:
                 raise self._client_gone(client)
         if callable(self.identity):
-            check_identity(actor, self.identity)
+            check_identity(actor, self.identity, binding.keyed_on)
         listed = self.list
         if listed is not None:
             self.check_list(listed, gate=gate)
-        if pool.share is not None:
+        if pool.share is not None or binding.authorization is not None:
             self.check_share()
         if client is not None and client.context != binding.context:
             raise other_plan()
@@ -264,13 +267,14 @@ class Call:
     def still_wanted(self) -> None:
         """Raise where the rest of an answer that broke off may not be asked for: nobody stands behind it.
 
-        The request has left, so nothing of a list counts here, and no error of this leaves the client layer.
+        The request has left, so nothing of a list or of the configuration counts here, and no error of this
+        leaves the client layer.
         """
-        if self.actor.machine.epoch != self.binding.epoch:
+        if self.actor.machine.revoked > self.binding.epoch:
             raise revoked()
         who = self.identity
         if callable(who):
-            check_identity(self.actor, who)
+            check_identity(self.actor, who, self.binding.keyed_on)
 
     @property
     def definition(self) -> Definition:
@@ -285,6 +289,11 @@ class Call:
         use = self.use
         use.attempts += 1
         use.bytes_out = body_bytes
+
+    def carries(self, credential: Credential, /) -> None:
+        """Tell whoever shows the answer to others what its server was sent."""
+        if self.on_credential is not None:
+            self.on_credential(credential)
 
     def questioned(self) -> None:
         """Take note that the server answered with a question."""

@@ -13,7 +13,7 @@ from actors import Answer, Refuse
 from .._base.errors import Overloaded, PoolClosed
 from . import _messages as m
 from ._key_state import LeaseReturnedTwice
-from ._refusals import other_plan, revoked
+from ._refusals import epoch_over, other_plan, reconfigured
 
 if TYPE_CHECKING:
     from actors import Reply
@@ -30,8 +30,10 @@ def admit(key: KeyState, msg: m.Admit, reply: Reply[Any]) -> Effects | None:
     """Give the client, and a place where one is wanted; or wait for them."""
     if key.closed:
         raise PoolClosed("the pool is closed; nothing was sent")
+    if key.removed:
+        raise reconfigured()
     if msg.epoch is not None and msg.epoch != key.epoch:
-        raise revoked()
+        raise epoch_over(key, msg.epoch)
     client = key.client
     if client is not None:
         if msg.context is not None and msg.context != client.context:
@@ -136,7 +138,7 @@ def settle(key: KeyState, msg: m.Settle, _: object) -> Effects | None:
 def _gave_back(key: KeyState, client: ClientState, effects: Effects) -> Effects | None:
     client.leases -= 1
     if client is not key.client and client.leases == 0:
-        effects.append(m.CloseClient(client.handle, "replaced"))  # M3
+        effects.append(m.CloseClient(client.handle, client.retired))  # M3
     if key.waiting:
         grant(key, effects)  # the place is the key's, whichever client it was on
     if not key.leases and key.draining is not None:
@@ -190,7 +192,7 @@ def recovered(key: KeyState, effects: Effects) -> Effects:
 
 def pause(key: KeyState, _msg: m.Pause, _: object) -> Effects:
     """Hold admission."""
-    key.paused = True
+    key.paused = not key.removed
     return key.flag([])
 
 

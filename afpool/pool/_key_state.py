@@ -53,7 +53,9 @@ class KeyLimits:
 class ClientState:
     """What the key knows of one incarnation."""
 
-    __slots__ = ("abandoned", "context", "handle", "id", "leases", "list", "silent", "wait_for_close")
+    __slots__ = (
+        "abandoned", "context", "handle", "id", "leases", "list", "retired", "silent", "wait_for_close",
+    )  # fmt: skip
 
     def __init__(self, client_id: int, context: str, handle: Any) -> None:
         self.id = client_id
@@ -64,6 +66,7 @@ class ClientState:
         self.abandoned = 0  # in a row
         self.silent = 0  # in a row
         self.wait_for_close = False  # the next opening waits until it is gone
+        self.retired = ""  # why it is no longer the key's
 
     def end_list(self) -> None:
         """Nobody stands behind its list any more."""
@@ -89,7 +92,9 @@ class KeyState:
     Attributes:
         limits: What it may hold.
         next_id: Makes ids that are never used twice.
-        epoch: Raised by `Revoke`; bindings of an earlier epoch are refused.
+        epoch: Raised by `Revoke` and `Reconfigure`; bindings of an earlier epoch are refused.
+        revoked: The epoch that the last `Revoke` began.
+        removed: No server of the configuration leads to the key; nobody is admitted.
         client: The live incarnation, or `None`.
         old: Incarnations that are not closed yet, by id.
         opening: The opening that is waited for.
@@ -107,13 +112,15 @@ class KeyState:
 
     __slots__ = (
         "abandoned", "client", "closed", "draining", "epoch", "ghosts", "last_opening", "leases", "limits",
-        "next_id", "old", "opening", "paused", "told_active", "torn", "waiting",
+        "next_id", "old", "opening", "paused", "removed", "revoked", "told_active", "torn", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: KeyLimits, next_id: Callable[[], int]) -> None:
         self.limits = limits
         self.next_id = next_id
         self.epoch = 0
+        self.revoked = 0
+        self.removed = False
         self.client: ClientState | None = None
         self.old: dict[int, ClientState] | None = None
         self.opening: Opening | None = None
@@ -169,6 +176,7 @@ class KeyState:
             "abandoned": self.abandoned,
             "paused": self.paused,
             "closed": self.closed,
+            "removed": self.removed,
         }
 
     # ------------------------------------------------------------------ steps
@@ -203,6 +211,7 @@ class KeyState:
         self.old[client.id] = client
         self.client = None
         client.wait_for_close = wait_for_close
+        client.retired = reason
         client.end_list()
         if client.leases == 0:
             effects.append(m.CloseClient(client.handle, reason))

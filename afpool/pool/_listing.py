@@ -22,6 +22,7 @@ from ._asking import ask_share, check_identity, resolve_plan
 from ._bound import Listing, Toolset
 from ._flights import client_for, ensure_settled
 from ._posting import post
+from ._refusals import epoch_over, reconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -38,14 +39,17 @@ T = TypeVar("T")
 class Asker:
     """Somebody who lists for one identity; every wait comes back through `check`."""
 
-    __slots__ = ("actor", "authorization", "deadline", "epoch", "identity")
+    __slots__ = ("actor", "authorization", "deadline", "epoch", "identity", "keyed_on")
 
     def __init__(self, actor: KeyActor, identity: CallerIdentity, deadline: float) -> None:
         self.actor = actor
         self.identity = identity
         self.deadline = deadline
         self.epoch = actor.machine.epoch
-        check_identity(actor, identity)
+        self.keyed_on = actor.server.keyed_on
+        if actor.machine.removed:
+            raise reconfigured()
+        check_identity(actor, identity, self.keyed_on)
         self.authorization = ask_share(actor)
 
     def check(self) -> None:
@@ -54,9 +58,9 @@ class Asker:
         if actor.pool.closing or actor.machine.closed:
             raise PoolClosed("the pool is closing; the list is not given out", delivery=NOT_SENT)
         if actor.machine.epoch != self.epoch:
-            raise BindingChanged("the authorization of this identity was revoked while its tools were listed")
+            raise epoch_over(actor.machine, self.epoch)
         if callable(self.identity):
-            check_identity(actor, self.identity)
+            check_identity(actor, self.identity, self.keyed_on)
         if ask_share(actor) != self.authorization:
             raise BindingChanged(
                 "the authorization name of this identity changed while its tools were listed"
@@ -83,21 +87,55 @@ async def list_servers(
         actor = pool.actor_for(names[0], identity)
         return Toolset([await list_tools(actor, identity, deadline, refresh=refresh)], {})
     listings: dict[str, Listing] = {}
-    problems: dict[str, AfpoolError] = {}
+    actors, problems = _actors(pool, names, identity)
 
-    async def one(name: str) -> None:
+    async def one(name: str, actor: KeyActor) -> None:
         try:
-            actor = pool.actor_for(name, identity)
             listings[name] = await list_tools(actor, identity, deadline, refresh=refresh)
         except AfpoolError as error:
             problems[name] = error
 
     async with trio.open_nursery() as nursery:
-        for name in names:
-            nursery.start_soon(one, name)
-    if not listings:
+        for name, actor in actors.items():
+            nursery.start_soon(one, name, actor)
+    if not listings and names:
         raise next(problems[name] for name in names)
     return Toolset([listings[name] for name in names if name in listings], problems)
+
+
+async def warm_up(pool: Pool, names: Sequence[str], identity: CallerIdentity) -> None:
+    """Open the clients of an identity, all at once; see `Pool.warm`."""
+    actors, failures = _actors(pool, names, identity)
+
+    async def one(name: str, actor: KeyActor) -> None:
+        try:
+            await client_for(actor, fresh=True)
+        except AfpoolError as error:
+            failures[name] = error
+
+    async with trio.open_nursery() as nursery:
+        for name, actor in actors.items():
+            nursery.start_soon(one, name, actor)
+    for error in failures.values():
+        raise error
+
+
+def _actors(
+    pool: Pool, names: Sequence[str], identity: CallerIdentity
+) -> tuple[dict[str, KeyActor], dict[str, AfpoolError]]:
+    """The actors of an identity at these servers, in one step: later there may be another configuration.
+
+    Returns:
+        Them, and why others are missing.
+    """
+    actors: dict[str, KeyActor] = {}
+    problems: dict[str, AfpoolError] = {}
+    for name in names:
+        try:
+            actors[name] = pool.actor_for(name, identity)
+        except AfpoolError as error:
+            problems[name] = error
+    return actors, problems
 
 
 async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:

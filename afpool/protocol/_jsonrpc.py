@@ -52,6 +52,11 @@ class ErrorBody(NamedTuple):
     message: str
     data: bytes | None
 
+    def __repr__(self) -> str:
+        # what the peer says may quote what it was sent; this is in frames that a traceback shows
+        size = 0 if self.data is None else len(self.data)
+        return f"ErrorBody(code={self.code}, message of {len(self.message)} characters, data of {size} bytes)"
+
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One JSON-RPC message. Members that are absent are `UNSET` (id), `None` (method) or empty (raw ones).

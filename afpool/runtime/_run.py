@@ -142,9 +142,9 @@ class Run:
         offer = self._offer if self._toolset is None else _offer_of(self._toolset)
         if offer:
             saved["offer"] = {shown: list(place) for shown, place in offer.items()}
-        secret = self._runtime.config.secret
-        if secret is not None:
-            saved["proof"] = _proof(secret, saved)
+        config = self._runtime.config
+        if config.secret is not None:
+            saved["proof"] = _proof(config.secret, canonical_json(saved))
         return saved
 
     def _check_offer(self, name: str, toolset: RuntimeToolset) -> None:
@@ -193,13 +193,9 @@ def resumed_run(
         ValueError: It is no checkpoint, or none of this runtime's.
     """
     saved = _read(checkpoint)
-    secret = runtime.config.secret
-    if secret is not None:
-        proof = saved.pop("proof", None)
-        if not isinstance(proof, str) or not hmac.compare_digest(
-            proof.encode("utf-8", "replace"), _proof(secret, saved).encode()
-        ):
-            raise ValueError("the checkpoint is none of this runtime's: its proof does not hold")
+    # no secret in a local here: a traceback may be shown with them
+    if runtime.config.secret is not None and not _is_proved(runtime.config.secret, saved):
+        raise ValueError("the checkpoint is none of this runtime's: its proof does not hold")
     if saved.get("afpool_run") != VERSION:
         raise ValueError(f"this is no checkpoint of a run, or of another version than {VERSION}")
     caller = saved.get("identity", {})
@@ -239,8 +235,15 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
 
 
-def _proof(secret: bytes, saved: Mapping[str, Any]) -> str:
-    return hmac.digest(secret, _PURPOSE + canonical_json(dict(saved)), "sha256").hex()
+def _is_proved(secret: bytes, saved: dict[str, Any]) -> bool:
+    """Take the proof out of a checkpoint, and say whether it holds. Raises nothing."""
+    proof = saved.pop("proof", None)
+    expected = _proof(secret, canonical_json(saved)).encode()
+    return isinstance(proof, str) and hmac.compare_digest(proof.encode("utf-8", "replace"), expected)
+
+
+def _proof(secret: bytes, saved: bytes) -> str:
+    return hmac.digest(secret, _PURPOSE + saved, "sha256").hex()
 
 
 def _offer_of(toolset: RuntimeToolset) -> dict[str, list[str]]:

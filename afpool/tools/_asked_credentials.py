@@ -17,6 +17,7 @@ from .._base.credential import CredentialRequest, Issued, NeedsAuthorization
 from .._base.errors import AfpoolError, AuthorizationRequired, CredentialFailed
 from .._base.identity import Identity
 from .._base.secret import Credential
+from .._base.untraced import by_itself, in_place_of
 
 if TYPE_CHECKING:
     from .._base.credential import Answered, CredentialProvider, CredentialRequirement
@@ -96,15 +97,23 @@ async def _asked(
 ) -> Answered:
     try:
         return await provider.get(request)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
         record.file("credential_failed", {"service": service, "error_class": type(error).__name__})
-        if isinstance(error, AuthorizationRequired | CredentialFailed):
-            raise
-        why = error.code if isinstance(error, AfpoolError) else type(error).__name__
-        raise CredentialFailed(
+        failure = _failure(tool, service, error)
+    raise failure  # out here, where what the provider raised does not become its context
+
+
+def _failure(tool: str, service: str, error: Exception) -> AfpoolError:
+    if isinstance(error, AuthorizationRequired | CredentialFailed):
+        return by_itself(error)
+    why = error.code if isinstance(error, AfpoolError) else type(error).__name__
+    return in_place_of(
+        error,
+        CredentialFailed(
             f"The credential that the tool {tool} needs for {service!r} could not be had ({why}); the tool "
             "was not run"
-        ) from error
+        ),
+    )
 
 
 def _tell(

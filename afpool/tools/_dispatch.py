@@ -46,6 +46,7 @@ from .._base.errors import (
     UnknownTool,
 )
 from .._base.identity import Identity
+from .._base.untraced import untraced
 from ..artifacts import ArtifactRefused, NoArtifactStoreError, Origin, bind_artifacts
 from ..pool._asking import ask_identity
 from ..protocol import NotJson, encode_json
@@ -191,7 +192,7 @@ class _Call:
 
     __slots__ = (
         "artifacts", "asking", "began", "call_id", "changed", "deadline", "denied", "door", "executing",
-        "name", "own", "record", "scope", "unnamed", "written",
+        "hides", "name", "own", "record", "scope", "unnamed", "written",
     )  # fmt: skip
 
     def __init__(self, door: Door, asking: Asking) -> None:
@@ -226,6 +227,7 @@ class _Call:
         self.executing: Executing | None = None
         self.changed: tuple[str, ...] = ()
         self.denied = False
+        self.hides = False  # some of the arguments are not to be shown
         self.written = False  # what was to be shown is JSON
         # what the tool itself gave, where a hook made something else of it
         self.own: ToolResult | None = None
@@ -242,6 +244,9 @@ class _Call:
         except BaseException:
             self._end(None)
             raise
+        if result.error is not None:
+            # the arguments are in its frames; a tool's own frames stay where none of them is hidden
+            untraced(result.error, foreign=self.hides)
         self._end(result)
         return result
 
@@ -306,7 +311,11 @@ class _Call:
     def _shown(self, tool: Tool, args: JsonObject) -> JsonObject:
         """Give what may be said of arguments: not what the tool hides, nor what calls around it fetched."""
         shown: JsonObject = shown_args_of(tool, args)
-        return Scrubber(self.asking.hidden).value(shown) if self.asking.hidden else shown
+        if self.asking.hidden:
+            shown = Scrubber(self.asking.hidden).value(shown)
+        if shown is not args:
+            self.hides = True
+        return shown
 
     async def _hooked(self, tool: Tool, given: JsonObject, started: Encoded | None) -> JsonObject:
         try:

@@ -5,8 +5,9 @@ Rules:
 * A call is repeated once at most, where its host asks for it, nothing ran and the same tool can be listed
   anew: a second call with an id of its own, under the same absolute deadline.
 * What a tool reports is told between the start of its run and its end, in order, never after.
-* A credential that was fetched for the call, by the door or by the tool itself, is in nothing that leaves: no
-  result, no report, no failure; nor is it in what is recorded of the calls that the tool makes with it.
+* A credential that was fetched for the call, by the door or by the tool itself, and one that its request
+  carries to a server, is in nothing that leaves: no result, no report, no failure; nor is it in what is
+  recorded of the calls that the tool makes with it.
 * A result that cannot be read is described by its shape. One that is not what its tool's output schema
   promises is withheld.
 """
@@ -53,8 +54,8 @@ class Executing:
     """
 
     __slots__ = (
-        "_artifacts", "_asking", "_credential", "_door", "_name", "_record", "_scrubber", "begun", "over",
-        "wanted",
+        "_artifacts", "_asking", "_credential", "_door", "_hidden", "_name", "_record", "_scrubber", "begun",
+        "over", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +67,7 @@ class Executing:
         self._record = record
         self._artifacts = artifacts
         self._credential: Credential | None = None
+        self._hidden: tuple[Credential, ...] = ()
         # of a call that another tool makes: what that one has fetched may stand in its arguments
         self._scrubber = Scrubber(asking.hidden) if asking.hidden else None
         self.wanted: Mapping[str, Any] | None = None
@@ -79,6 +81,9 @@ class Executing:
 
     def hide(self, credential: Credential) -> None:
         """Take a credential out of whatever leaves from now on, and out of the calls made from inside."""
+        if any(credential is one for one in self._hidden):
+            return
+        self._hidden = (*self._hidden, credential)
         asking = self._asking
         asking.hidden = (*asking.hidden, *map(Secret, credential.secrets()))
         self._scrubber = Scrubber(asking.hidden)
@@ -124,6 +129,7 @@ class Executing:
             run_id=asking.run_id,
             deadline=asking.deadline,
             on_progress=None if asking.on_progress is None else self._progress,
+            on_credential=self.hide,
             chain=asking.chain,
             credential=self._credential,
             credentials=None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, final
 
+from .._base.spellings import PLACEHOLDER
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HOST_FILLED_PLACEHOLDER = "[host-filled]"
+HOST_FILLED_PLACEHOLDER = PLACEHOLDER
 
 
 @final

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from .._base.errors import ANSWERED, NOT_SENT, CallDenied
+from .._base.untraced import in_place_of
 
 if TYPE_CHECKING:
     from .._base.errors import Delivery
@@ -158,14 +159,18 @@ async def ask_after(
 
 
 async def _ask(hook: Hook, ask: Callable[..., Any], delivery: Delivery, *what: Any) -> Replace | None:
+    verdict: object = None
+    failure: CallDenied | None = None
     try:
-        verdict: object = ask(*what)
+        verdict = ask(*what)
         if inspect.isawaitable(verdict):
             verdict = await verdict
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- the host's own code
         # its words may hold anything; they go no further
         logger.warning("the hook %s raised %s", hook.name, type(error).__name__)
-        raise _malfunction(hook, delivery, f"raised {type(error).__name__}") from error
+        failure = in_place_of(error, _malfunction(hook, delivery, f"raised {type(error).__name__}"))
+    if failure is not None:
+        raise failure
     if isinstance(verdict, Deny):
         raise CallDenied(f"{verdict.reason} ({_what_ran(delivery)})", delivery=delivery)
     if verdict is None or isinstance(verdict, Replace):

@@ -26,6 +26,7 @@ from .._base.credential import CredentialRequirement, Mode
 from .._base.errors import InvalidArguments, ProtocolError
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from .._base.secret import Secret
+from .._base.spellings import SHORT
 from ._cuts import Cut, cut_of, declared_by
 from ._derive import derive, fact
 from ._filled_arguments import FilledArguments
@@ -39,7 +40,6 @@ from ._fills import (
     identity_value,
 )
 from ._scrub import Scrubber
-from ._scrub_find import SHORT
 from ._shown import VIEW, with_argument_view
 from ._supplied import FILLS, Filled, Fills, HostFilledArguments
 

@@ -10,7 +10,7 @@ Rules:
 * What cannot be looked into is not given on: it is dropped, or described by its shape.
 * The secrets are held so that nothing that prints, walks, copies or stores objects shows them.
 
-See `_scrub_find` for the ways of writing a secret that are found, and `_scrub_errors` for exceptions.
+See `_base/spellings.py` for the ways of writing a secret that are found, and `_scrub_errors` for exceptions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 
 from .._base.canonical import MAX_DEPTH
 from .._base.model import Progress, ToolResult
-from ._scrub_find import Span, Words, as_bytes
+from .._base.spellings import Span, Words, as_bytes
 from ._scrub_objects import carries, without
 from ._steps import at_leisure, at_once
 
@@ -70,23 +70,11 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """Give a text without the secrets."""
-        if not self._words().may_be_in(text):
-            return text
-        data = as_bytes(text)
-        clean = self.data(data)
-        return text if clean is data else clean.decode("utf-8", "surrogatepass")
+        return self._words().cleaned(text)
 
     def data(self, data: bytes) -> bytes:
         """Give bytes without the secrets, which are looked for in UTF-8."""
-        spans = self._words().spans(data, raw=False)
-        if not spans:
-            return data
-        pieces: list[bytes] = []
-        taken = 0
-        for start, end in spans:
-            pieces += (data[taken:start], _PLACEHOLDER)
-            taken = end
-        return b"".join((*pieces, data[taken:]))
+        return self._words().without(data)
 
     def raw(self, raw: bytes) -> bytes:
         """Give a JSON document without the secrets; the same object where it holds none. Synchronous."""

@@ -18,14 +18,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from .._base.untraced import RAISED, place_of, says_where
 
+if TYPE_CHECKING:
     from ._scrub import Scrubber
 
 _MOST: Final = 200
-_PLACES: Final = 6
-_RAISED: Final = "raised at "
 _GONE: Final = object()
 
 
@@ -52,15 +50,15 @@ class _Cleaning:
             return None
         self._done[id(error)] = None  # what comes back to it by a circle finds an end
         self._held.append(error)
-        place = _place(error.__traceback__)
+        place = place_of(error.__traceback__)
         error.__traceback__ = None
         try:
             clean = self._replaced(error)
         except Exception:  # noqa: BLE001 -- a stranger's class; nothing of it is given on then
             clean = _unread()
         self._done[id(error)] = clean
-        if place and isinstance(clean, Exception) and not _says_where(clean):
-            clean.add_note(self._scrubber.text(_RAISED + place))
+        if place and isinstance(clean, Exception) and not says_where(clean):
+            clean.add_note(self._scrubber.text(RAISED + place))
         cause, context = self.one(error.__cause__), self.one(error.__context__)
         if clean.__cause__ is not cause or clean.__context__ is not context:
             quiet = error.__suppress_context__
@@ -150,10 +148,6 @@ def _unread() -> RuntimeError:
     return RuntimeError("a tool failed, and what it raised could not be looked through")
 
 
-def _says_where(error: BaseException) -> bool:
-    return any(note.startswith(_RAISED) for note in getattr(error, "__notes__", ()))
-
-
 def _args_of(error: BaseException) -> tuple[Any, ...]:
     """Give what its class was called with; the operating system's errors keep their file names elsewhere."""
     try:
@@ -163,15 +157,6 @@ def _args_of(error: BaseException) -> tuple[Any, ...]:
     if isinstance(reduced, tuple) and reduced[0] is type(error) and isinstance(reduced[1], tuple):
         return reduced[1]
     return error.args
-
-
-def _place(traceback: TracebackType | None) -> str:
-    places: list[str] = []
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        places.append(f"{code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno} in {code.co_name}")
-        traceback = traceback.tb_next
-    return ", ".join(places[-_PLACES:])
 
 
 def _unchanged(state: dict[str, Any], before: dict[str, Any]) -> bool:

@@ -46,8 +46,8 @@ class HttpRequest:
 
     method: bytes
     target: bytes
-    headers: Sequence[tuple[bytes, bytes]]
-    body: bytes = b""
+    headers: Sequence[tuple[bytes, bytes]] = attrs.field(repr=False)
+    body: bytes = attrs.field(default=b"", repr=False)
 
 
 def encode_head(request: HttpRequest, host: bytes) -> bytes:

@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITHIN = 60.0
 LINES = 200
+# written by `make seeds` from lists that are as long as they are, one line for each promise
+GENERATED = {"coverage-of-the-seeds.md"}
 
 
 @attrs.frozen
@@ -120,7 +122,7 @@ def test_targets_links_and_length(page: Path) -> None:
         assert (page.parent / link).exists(), link
     for path in re.findall(r"`((?:examples|tests|scripts|benchmarks)/[\w/.-]+)`", text):
         assert (ROOT / path).exists(), path
-    assert len(text.splitlines()) < LINES
+    assert len(text.splitlines()) < LINES or page.name in GENERATED
 
 
 def _rows(page: str, head: str) -> list[list[str]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from afpool.artifacts.testing import CASES
 from tests.node_ids import missing
 from tests.seeds import promises, run
 from tests.seeds.promises import ListError
@@ -13,13 +14,35 @@ from tests.seeds.promises import ListError
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENTS = {"bound_tool", "host_filled", "shown_args", "wants"}
+SAID = {"bound_tool", "host_filled", "shown_args", "wants"}
+TESTED = {
+    "tested_artifacts", "tested_client", "tested_identity", "tested_redaction", "tested_stores",
+    "tested_wants",
+}  # fmt: skip
 ONE = '[[promise]]\nnumber = 1\ntext = "That."\n'
 HELD = 'held_by = ["tests/seeds/test_promises.py::test_every_document_is_there"]\n'
 
 
 def test_every_document_is_there() -> None:
-    assert {document.name for document in promises.read()} == DOCUMENTS
+    documents = promises.read()
+    assert {document.name for document in documents if document.part == "said"} == SAID
+    assert {document.name for document in documents if document.part == "tested"} == TESTED
+
+
+def test_every_case_of_the_suite_for_stores_is_promised_for_each_store() -> None:
+    held = set(promises.named(promises.read()))
+    prefix = "tests/artifacts/test_artifact_conformance.py::test_a_store_does_what_the_port_says"
+    wanted = {f"{prefix}[{store}-{case.name}]" for store in ("memory", "sqlite", "redis") for case in CASES}
+    # what the suite looks at beyond the promises
+    beyond = {
+        "lists-by-kind",
+        "many-at-once",
+        "verbs-are-checkpoints",
+        "limits-hold-at-once",
+        "deleting-makes-room",
+    }
+    left = {name for name in wanted - held if name.partition("-")[2].removesuffix("]") not in beyond}
+    assert left == set()
 
 
 def test_every_test_that_is_named_exists() -> None:
@@ -43,6 +66,10 @@ def test_the_page_is_what_the_lists_say() -> None:
         ('title = "T"\n' + ONE.replace("1", "2") + HELD, r"there are \[2\]"),
         ('title = "T"\n' + ONE.replace("That.", " ") + HELD, "number, text"),
         ('title = "T"\n' + ONE + HELD + "held = true\n", "number, text"),
+        ('title = "T"\n' + ONE + HELD + 'differs = " "\n', "the reason says nothing"),
+        ('title = "T"\n' + ONE + 'not_held = "x"\ndiffers = "y"\n', "held by tests as well"),
+        ('title = "T"\npart = "dreamt"\n' + ONE + HELD, "title, part"),
+        ('title = "T"\nparts = "said"\n' + ONE + HELD, "title, part"),
     ],
 )
 def test_a_list_that_is_none_is_found(content: str, says: str, tmp_path: Path) -> None:
@@ -50,6 +77,15 @@ def test_a_list_that_is_none_is_found(content: str, says: str, tmp_path: Path) -
     path.write_text(content)
     with pytest.raises(ListError, match=says):
         promises.read_document(path)
+
+
+def test_what_is_otherwise_here_says_how_beside_its_tests(tmp_path: Path) -> None:
+    content = 'title = "T"\npart = "tested"\n' + ONE + HELD + 'differs = "It is this. "\n'
+    (tmp_path / "list.toml").write_text(content)
+    page = promises.build(promises.read(tmp_path))
+    assert "| 1 | That. | **otherwise here:** It is this.<br>`tests/seeds/test_promises.py`: `test_" in page
+    assert "## What was tested" in page
+    assert "## What was said" not in page
 
 
 def test_a_folder_without_lists_is_found(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.ground import Answer, Began, Fact, Request, Unlinked, of
+from tests.simulation.ground import Answer, Began, Fact, Request, Shared, Unlinked, of
 from tests.simulation.oracle_law import SLACK, Law, Violation, error_code, is_question, requests_of
 
 if TYPE_CHECKING:
@@ -79,10 +79,17 @@ def check_further(facts: list[Fact], law: Law) -> Iterator[Violation]:
 def check_listing(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """L1: one list at a time, and not more than one a second, of each client.
 
-    Told where a client can be told: by its link, or by its session.
+    Told where a client can be told: by its link, or by its session. Under another authorization name its
+    list is another list.
     """
     last: dict[object, list[Request]] = {}
-    for request in of(facts, Request):
+    names: dict[str, str | None] = {}
+    for request in facts:
+        if isinstance(request, Shared) and request.name != names.get(request.key):
+            names[request.key] = request.name
+            last = {which: asked for which, asked in last.items() if asked[0].key != request.key}
+        if not isinstance(request, Request):
+            continue
         if request.method != "tools/list" or request.params.get("cursor") is not None:
             continue
         which = request.link if request.verb in {"LINE", "FRAME"} else request.session

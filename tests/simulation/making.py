@@ -75,7 +75,9 @@ def make_world(swarm: Swarm) -> World:
         servers=servers,
         limits=_limits(swarm, servers),
         signer=swarm.pick(typing.get_args(Signing)) if swarm.chance(0.15) else "none",
-        weather=_weather(swarm),
+        weather=_weather(
+            swarm, wordy=any(tool.kind == "wordy" for server in servers for tool in server.tools)
+        ),
         plan_waits=not swarm.chance(0.2),
         shares=any(server.share for server in servers) or swarm.chance(0.5),
     )
@@ -262,11 +264,12 @@ def _limits(swarm: Swarm, servers: tuple[ServerSpec, ...]) -> Mapping[str, Any]:
     return limits
 
 
-def _weather(swarm: Swarm) -> Weather:
+def _weather(swarm: Swarm, *, wordy: bool) -> Weather:
+    """By chance. Long lists in tiny pieces would show nothing but patience: minutes of it, at a real cost."""
     if swarm.has("calm", 0.3):
         return Weather()
     random = swarm.random
-    return Weather(
+    weather = Weather(
         latency=swarm.pick([0.0, 0.001, 0.02, 0.2]),
         jitter=swarm.pick([0.0, 0.01, 0.3]),
         piece=swarm.pick([0, 0, 1000, 100, 7]),
@@ -274,4 +277,9 @@ def _weather(swarm: Swarm) -> Weather:
         buffer=swarm.pick([65536, 65536, 512, 64]),
         connect=swarm.pick([0.001, 0.05, 0.5]),
         resolve=random.choice((0.0, 0.0, 0.05)),
+    )
+    if not wordy:
+        return weather
+    return attrs.evolve(
+        weather, piece=weather.piece and max(weather.piece, 100), buffer=max(weather.buffer, 512)
     )

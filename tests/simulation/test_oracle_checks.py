@@ -32,6 +32,7 @@ from tests.simulation.ground import (
     Paused,
     PlanTold,
     Ran,
+    Reconfigured,
     Request,
     Rest,
     Resumed,
@@ -129,6 +130,7 @@ def test_what_leaves_through_an_open_gate(run):
 CLOSED = {
     "the pool": [Closing()],
     "the key": [Revoked(keys=frozenset({ALICE}))],
+    "the configuration": [Reconfigured(keys=frozenset({ALICE}))],
     "a kill": [Killed(key=ALICE)],
     "a crash": [Crashed(key=ALICE)],
     "another name": [Shared(key=ALICE, name="role")],
@@ -697,6 +699,18 @@ def test_lists_that_are_asked_for_too_often(run, times, wrong):
     assert run.rules(check_listing) == (["L1"] if wrong else [])
 
 
+@pytest.mark.parametrize(
+    ("key", "name", "wrong"), [(ALICE, "role", False), (ALICE, None, True), (BOB, "role", True)]
+)
+def test_the_list_of_another_authorization_is_another_list(run, key, name, wrong):
+    for at in (1.0, 1.1, 1.2, 1.3):
+        if at == 1.2:
+            run.add(Shared(key=key, name=name))
+        request = run.sent(None, method="tools/list", session="s1", at=at)
+        run.answered(request, at=at, message={"id": 1, "result": {"tools": []}})
+    assert run.rules(check_listing) == (["L1"] if wrong else [])
+
+
 def test_more_openings_of_a_place_than_may_be(run):
     law = Law(max_connecting=1)
     first = run.sent(None, method="initialize", link=1)
@@ -726,6 +740,7 @@ CAUSED = [
     ("share-failed", {}, [(Shared, {"key": ALICE, "name": RAISES})]),
     ("binding-changed", {}, [(Shared, {"key": ALICE, "name": "role"})]),
     ("binding-changed", {}, [(Revoked, {"keys": frozenset({ALICE})})]),
+    ("binding-changed", {}, [(Reconfigured, {"keys": frozenset({ALICE})})]),
     ("binding-changed", {}, [(PlanTold, {"key": ALICE, "context": "pc:2", "place": "files-1/0"})]),
     ("stale-tools", {}, [(Heard, {"link": 1, "place": "files-0", "key": ALICE, "method": LIST_CHANGED})]),
     ("cancelled", {}, [(Withdrawn, {"call": "c1", "found": True})]),

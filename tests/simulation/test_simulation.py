@@ -106,7 +106,7 @@ def test_one_seed_is_told_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_should_be_seen_is_read_from_the_code() -> None:
     assert {"stale-tools", "overloaded", "tool-error", "input-required"} <= set(all_codes())
-    assert "not-owner" not in all_codes()
+    assert not {"not-owner", "lease-returned-twice", "wants-refused"} & set(all_codes())
     assert "afpool-error" not in all_codes()
     counts = dict.fromkeys(wanted(), 1)
     assert missing(counts) == []

@@ -157,7 +157,6 @@ async def test_arguments_that_are_not_json(args: Any, says: str) -> None:
     through, work = door(), Ran()
     result = await through(work.tool, args)
     error = refused(result, "invalid-arguments")
-    assert pytest.raises(type(error), match=says)
     with pytest.raises(type(error), match=says):
         raise error
     assert not work.calls

@@ -251,7 +251,10 @@ class TestWire:
         assert "secret" not in str(caught.value)
 
 
-async def test_without_the_sdk_an_opening_fails_and_says_so():
+async def test_without_the_sdk_an_opening_fails_and_says_so(monkeypatch):
+    # it may be installed all the same: the northbound server stands on it
+    for name in ("mcp", "mcp.shared", "mcp.shared.message", "mcp.types"):
+        monkeypatch.setitem(sys.modules, name, None)
     plan = Plan(transport=MemoryTransport.of_server(Standin(parrot)))
     with trio.fail_after(20):
         async with afpool.open_pool([Server(name="files", plan=plan)]) as pool:

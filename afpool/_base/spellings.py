@@ -28,9 +28,14 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+PLACEHOLDER: Final = "[host-filled]"
+"""Stands where a secret stood that nobody else is to read."""
+
 SHORT: Final = 4
 _LEVELS: Final = 6
 _LONGEST_ESCAPE: Final = 2 ** (_LEVELS - 1) + 5
+
+_PLACEHOLDER: Final = PLACEHOLDER.encode()
 
 Span: TypeAlias = tuple[int, int]
 Mark: TypeAlias = tuple[int, int, int, int]  # what an escape spells: from, to; the escape itself: from, to
@@ -103,6 +108,26 @@ class Words:
         if any(len(needle) < SHORT for needle in self._needles):
             found = [span for span in found if span[1] - span[0] >= SHORT or _alone(data, span)]
         return _merged(found)
+
+    def without(self, data: bytes) -> bytes:
+        """Give bytes with the placeholder in the place of each; the same object where there is none."""
+        spans = self.spans(data, raw=False)
+        if not spans:
+            return data
+        pieces: list[bytes] = []
+        taken = 0
+        for start, end in spans:
+            pieces += (data[taken:start], _PLACEHOLDER)
+            taken = end
+        return b"".join((*pieces, data[taken:]))
+
+    def cleaned(self, text: str) -> str:
+        """Give a text so; the same object where there is none."""
+        if not self.may_be_in(text):
+            return text
+        data = as_bytes(text)
+        clean = self.without(data)
+        return text if clean is data else clean.decode("utf-8", "surrogatepass")
 
     def _characters(self) -> frozenset[int]:
         if self._units is None:
