@@ -277,6 +277,9 @@ if TYPE_CHECKING:
         PoolStatistics as PoolStatistics,
     )
     from .pool import (
+        Reconfigured as Reconfigured,
+    )
+    from .pool import (
         ResourceUpdate as ResourceUpdate,
     )
     from .pool import (
@@ -337,8 +340,8 @@ _HOMES = {
     ),
     "pool": (
         "Binding", "BoundServer", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits",
-        "LogMessage", "Pool", "PoolStatistics", "ResourceUpdate", "Server", "ServerBinding", "Subscription",
-        "Toolset", "open_pool", "run_pool",
+        "LogMessage", "Pool", "PoolStatistics", "Reconfigured", "ResourceUpdate", "Server", "ServerBinding",
+        "Subscription", "Toolset", "open_pool", "run_pool",
     ),
     "transports": ("HttpxAdapter", "Proxy", "StdioConfig", "TlsConfig"),
     "runtime": ("Run", "Runtime", "RuntimeConfig", "ServerRules", "open_runtime", "run_runtime"),
@@ -355,10 +358,10 @@ __all__ = [
     "InvalidOutput", "Issued", "Items", "KeyStatistics", "Limits", "LocalSessionHandleLostError",
     "LogMessage", "MemoryTransport", "NeedsAuthorization", "NotApproved", "NotOffered", "NotOwner",
     "OpenBackoff", "OpenFailed", "Operation", "Overloaded", "Plan", "PlanFailed", "Pool", "PoolClosed",
-    "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "ResourceContents",
-    "ResourceResult", "ResourceUpdate", "Root", "Run", "Runtime", "RuntimeConfig", "SampleAnswer",
-    "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerBinding", "ServerError",
-    "ServerFailed", "ServerRefused", "ServerRequest", "ServerRequests", "ServerRules",
+    "PoolKey", "PoolStatistics", "Progress", "PromptResult", "ProtocolError", "Proxy", "Reconfigured",
+    "ResourceContents", "ResourceResult", "ResourceUpdate", "Root", "Run", "Runtime", "RuntimeConfig",
+    "SampleAnswer", "SampleRequest", "ScriptedCredentials", "Seams", "Secret", "Server", "ServerBinding",
+    "ServerError", "ServerFailed", "ServerRefused", "ServerRequest", "ServerRequests", "ServerRules",
     "SessionExpiredError", "ShareFailed", "Signer", "StaleTools", "StaticCredentials", "StdioConfig",
     "StdioTransport", "Subscription", "TlsConfig", "TooLarge", "Tool", "ToolContext", "ToolError",
     "ToolFailed", "ToolResult", "Toolset", "UnknownTool", "UrlElicitation", "Use", "WebSocketTransport",

@@ -60,7 +60,7 @@ class FairPlaces:
     Args:
         limit: How many there are.
         per_tenant: How many of them one tenant may hold; `limit` when absent.
-        per_server: How many of them may be one server's; `limit` when absent.
+        per_server: How many of them may be one server's; where it is absent `limit`, for good.
 
     Attributes:
         used: Places that are held.
@@ -68,14 +68,15 @@ class FairPlaces:
     """
 
     __slots__ = (
-        "_at", "_keys", "_limit", "_per_server", "_per_tenant", "_queue", "_servers", "_tenants", "used",
-        "waiting",
+        "_at", "_by_server", "_keys", "_limit", "_per_server", "_per_tenant", "_queue", "_servers",
+        "_tenants", "used", "waiting",
     )  # fmt: skip
 
     def __init__(self, limit: int, *, per_tenant: int | None = None, per_server: int | None = None) -> None:
         self._limit = limit
         self._per_tenant = limit if per_tenant is None else per_tenant
         self._per_server = limit if per_server is None else per_server
+        self._by_server = per_server is not None
         # Who holds how many. What has come to nothing is left out: a forgotten key costs nothing.
         self._tenants: dict[str | None, int] = {}
         self._keys: dict[str, int] = {}
@@ -132,10 +133,16 @@ class FairPlaces:
         _drop(self._tenants, tenant)
         _drop(self._keys, key)
         _drop(self._servers, server)
-        if self._per_server < self._limit:
+        if self._by_server:
             _drop(self._at, (server, tenant))
         if self.waiting:
             self._serve()
+
+    def divide(self, per_server: int) -> None:
+        """Let one server have as many from now on; what it has beyond that is given back in its time."""
+        assert self._by_server
+        self._per_server = per_server
+        self._serve()
 
     @contextlib.asynccontextmanager
     async def place(self, server: str, tenant: str | None, key: str) -> AsyncIterator[None]:
@@ -191,7 +198,7 @@ class FairPlaces:
         self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
         self._keys[key] = self._keys.get(key, 0) + 1
         self._servers[server] = self._servers.get(server, 0) + 1
-        if self._per_server < self._limit:
+        if self._by_server:
             at = (server, tenant)
             self._at[at] = self._at.get(at, 0) + 1
 

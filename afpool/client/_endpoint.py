@@ -31,13 +31,15 @@ class Endpoint:
     Attributes:
         name: Transport and origin or command; may be long, is never shown.
         connecting: The openings that run.
+        servers: Names of the servers whose plans have led here.
     """
 
-    __slots__ = ("_connectors", "_era", "_era_until", "_seams", "_sse", "connecting", "name")
+    __slots__ = ("_connectors", "_era", "_era_until", "_seams", "_sse", "connecting", "name", "servers")
 
     def __init__(self, name: str, connecting: FairPlaces, seams: Seams) -> None:
         self.name = name
         self.connecting = connecting
+        self.servers: dict[str, None] = {}
         self._seams = seams
         self._connectors: dict[_Way, Connector] = {}
         self._era: Era | None = None

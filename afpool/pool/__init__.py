@@ -8,12 +8,13 @@ from ._events import Event
 from ._herald import LogMessage
 from ._open_pool import open_pool, run_pool
 from ._pool import Pool
+from ._reload import Reconfigured
 from ._server import Limits, Server
 from ._statistics import CloseReport, KeyStatistics, PoolStatistics
 from ._subscriptions import ResourceUpdate, Subscription
 
 __all__ = [
     "Binding", "BoundServer", "BoundTool", "CloseReport", "Event", "KeyStatistics", "Limits", "LogMessage",
-    "Pool", "PoolStatistics", "ResourceUpdate", "Server", "ServerBinding", "Subscription", "Toolset",
-    "open_pool", "run_pool",
+    "Pool", "PoolStatistics", "Reconfigured", "ResourceUpdate", "Server", "ServerBinding", "Subscription",
+    "Toolset", "open_pool", "run_pool",
 ]  # fmt: skip

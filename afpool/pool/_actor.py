@@ -45,7 +45,7 @@ class KeyActor(Actor[KeyMachine]):
     def __init__(self, pool: Pool, server: Server, key: PoolKey, projection: Identity) -> None:
         super().__init__(
             server.name,
-            KeyMachine(pool.key_limits(server), pool.seams.next_id),
+            KeyMachine(pool.key_limits[server.name], pool.seams.next_id),
             perform=_perform,
             successor=_successor,
             refusals=_REFUSALS,

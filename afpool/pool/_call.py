@@ -4,7 +4,7 @@
 never queues and no pause blocks it. The first predicate that fails is the refusal. In this order:
 
 1. the pool is open
-2. the key was not closed, revoked (epoch) or crashed
+2. the key was not closed, revoked or reconfigured (epoch), and has not crashed
 3. the leased client is still the key's, and alive
 4. the caller identity, asked again, encodes to the key
 5. the list that decides is current: the one that the tool was listed from, or the one adopted since
@@ -40,7 +40,7 @@ from .._base.errors import (
     ServerRefused,
 )
 from ._asking import ask_share, check_identity
-from ._refusals import other_plan, revoked, stale
+from ._refusals import epoch_over, other_plan, revoked, stale
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -169,7 +169,7 @@ class Call:
             raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT)
         if machine.epoch != binding.epoch:
             self.use.cause = actor.cause
-            raise revoked()
+            raise epoch_over(machine, binding.epoch)
         client = self.client
         if client is not None:
             live = machine.client
@@ -180,7 +180,7 @@ class Call:
         listed = self.list
         if listed is not None:
             self.check_list(listed, gate=gate)
-        if pool.share is not None:
+        if pool.share is not None or binding.authorization is not None:
             self.check_share()
         if client is not None and client.context != binding.context:
             raise other_plan()
@@ -264,9 +264,10 @@ class Call:
     def still_wanted(self) -> None:
         """Raise where the rest of an answer that broke off may not be asked for: nobody stands behind it.
 
-        The request has left, so nothing of a list counts here, and no error of this leaves the client layer.
+        The request has left, so nothing of a list or of the configuration counts here, and no error of this
+        leaves the client layer.
         """
-        if self.actor.machine.epoch != self.binding.epoch:
+        if self.actor.machine.revoked > self.binding.epoch:
             raise revoked()
         who = self.identity
         if callable(who):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EVENTS_KEPT: Final = 1024
 _NUMBERS: Final = ("client", "list", "generation")
 _ABSENT: Final = -1
+_OF_ALL: Final = 1 << 63  # beyond any digest
 
 
 @attrs.frozen
@@ -27,8 +28,8 @@ class Event:
     Attributes:
         number: Counts from 1 for each pool.
         at: On the runtime's clock.
-        kind: `opened`, `closed`, `evicted`, `list`, `list-changed`, `revoked` and others.
-        key: Digest that stands for the key.
+        kind: `opened`, `closed`, `evicted`, `list`, `list-changed`, `revoked`, `reconfigured` and others.
+        key: Digest that stands for the key; empty where it is about the whole pool.
         facts: `client`, `list`, `generation` and `why`, where there are such.
     """
 
@@ -65,11 +66,11 @@ class EventRing:
         generation: int = _ABSENT,
         why: str | None = None,
     ) -> int:
-        """File one event and return its number; `key` is a digest as `KeyDigest.show` makes it."""
+        """File one event and return its number; `key` is a digest as `KeyDigest.show` makes it, or empty."""
         slot = self._filed % EVENTS_KEPT
         self._filed += 1
         self._at[slot] = at
-        self._keys[slot] = int(key.rpartition(":")[2], 16)
+        self._keys[slot] = int(key.rpartition(":")[2], 16) if key else _OF_ALL
         self._kinds[slot] = kind
         self._whys[slot] = why
         columns = self._columns
@@ -89,4 +90,5 @@ class EventRing:
             }
             if self._whys[slot] is not None:
                 facts["why"] = self._whys[slot]
-            yield Event(number, self._at[slot], self._kinds[slot], f"k:{self._keys[slot]:012x}", facts)
+            key = "" if self._keys[slot] == _OF_ALL else f"k:{self._keys[slot]:012x}"
+            yield Event(number, self._at[slot], self._kinds[slot], key, facts)

@@ -22,6 +22,8 @@ from ..protocol import LOG_NOTICE, RESOURCES_CHANGED, decode_json, level_members
 from ._records import logger
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..client import Client
     from ..protocol import Message
     from ._actor import KeyActor
@@ -84,6 +86,8 @@ class Herald:
 
     def told(self, actor: KeyActor, message: Message) -> None:
         """Take a notification of a client of this key. Synchronous; calls nobody."""
+        if actor.machine.removed:
+            return  # of a server that the host does not know any more
         if message.method == LOG_NOTICE:
             notice = read_log(message.params) if self._on_log is not None else None
             if notice is None:
@@ -101,6 +105,11 @@ class Herald:
         if not self._runs and self._pool.can_spawn:
             self._runs = True
             self._pool.spawn(self._run)
+
+    def forget(self, servers: Container[str]) -> None:
+        """Tell nothing any more of what clients of these servers have said."""
+        self._logs = deque(each for each in self._logs if each[0] not in servers)
+        self._changes = {change: None for change in self._changes if change[0] not in servers}
 
     async def _run(self) -> None:
         try:

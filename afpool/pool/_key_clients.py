@@ -15,7 +15,7 @@ from . import _messages as m
 from ._key_places import grant, recovered
 from ._key_state import ClientState
 from ._lists import ListState
-from ._refusals import backing_off, copy_error, other_plan, revoked, stale
+from ._refusals import backing_off, copy_error, other_plan, reconfigured, revoked, stale
 
 if TYPE_CHECKING:
     from actors import Reply
@@ -107,9 +107,25 @@ def evict(key: KeyState, _msg: m.Evict, _: object) -> Effects:
 def revoke(key: KeyState, msg: m.Revoke, _: object) -> Effects:
     """End every binding and every waiter of this epoch."""
     key.epoch += 1
+    key.revoked = key.epoch
     effects: Effects = []
     key.refuse_all(effects, revoked)
     key.retire(effects, reason=msg.reason)
+    return key.flag(effects)
+
+
+def reconfigure(key: KeyState, msg: m.Reconfigure, _: object) -> Effects:
+    """End every binding and every waiter of this epoch, and the client where it would be another one."""
+    key.epoch += 1
+    key.removed = msg.limits is None
+    if msg.limits is None:
+        key.paused = False  # nobody could say that it is to go on
+    else:
+        key.limits = msg.limits
+    effects: Effects = []
+    key.refuse_all(effects, reconfigured)
+    if not msg.keep:
+        key.retire(effects, reason="reconfigured")
     return key.flag(effects)
 
 

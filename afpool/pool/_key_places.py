@@ -13,7 +13,7 @@ from actors import Answer, Refuse
 from .._base.errors import Overloaded, PoolClosed
 from . import _messages as m
 from ._key_state import LeaseReturnedTwice
-from ._refusals import other_plan, revoked
+from ._refusals import epoch_over, other_plan, reconfigured
 
 if TYPE_CHECKING:
     from actors import Reply
@@ -30,8 +30,10 @@ def admit(key: KeyState, msg: m.Admit, reply: Reply[Any]) -> Effects | None:
     """Give the client, and a place where one is wanted; or wait for them."""
     if key.closed:
         raise PoolClosed("the pool is closed; nothing was sent")
+    if key.removed:
+        raise reconfigured()
     if msg.epoch is not None and msg.epoch != key.epoch:
-        raise revoked()
+        raise epoch_over(key, msg.epoch)
     client = key.client
     if client is not None:
         if msg.context is not None and msg.context != client.context:
@@ -190,7 +192,7 @@ def recovered(key: KeyState, effects: Effects) -> Effects:
 
 def pause(key: KeyState, _msg: m.Pause, _: object) -> Effects:
     """Hold admission."""
-    key.paused = True
+    key.paused = not key.removed
     return key.flag([])
 
 

@@ -89,7 +89,9 @@ class KeyState:
     Attributes:
         limits: What it may hold.
         next_id: Makes ids that are never used twice.
-        epoch: Raised by `Revoke`; bindings of an earlier epoch are refused.
+        epoch: Raised by `Revoke` and `Reconfigure`; bindings of an earlier epoch are refused.
+        revoked: The epoch that the last `Revoke` began.
+        removed: No server of the configuration leads to the key; nobody is admitted.
         client: The live incarnation, or `None`.
         old: Incarnations that are not closed yet, by id.
         opening: The opening that is waited for.
@@ -107,13 +109,15 @@ class KeyState:
 
     __slots__ = (
         "abandoned", "client", "closed", "draining", "epoch", "ghosts", "last_opening", "leases", "limits",
-        "next_id", "old", "opening", "paused", "told_active", "torn", "waiting",
+        "next_id", "old", "opening", "paused", "removed", "revoked", "told_active", "torn", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: KeyLimits, next_id: Callable[[], int]) -> None:
         self.limits = limits
         self.next_id = next_id
         self.epoch = 0
+        self.revoked = 0
+        self.removed = False
         self.client: ClientState | None = None
         self.old: dict[int, ClientState] | None = None
         self.opening: Opening | None = None

@@ -22,6 +22,7 @@ from ._asking import ask_share, check_identity, resolve_plan
 from ._bound import Listing, Toolset
 from ._flights import client_for, ensure_settled
 from ._posting import post
+from ._refusals import epoch_over, reconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -45,6 +46,8 @@ class Asker:
         self.identity = identity
         self.deadline = deadline
         self.epoch = actor.machine.epoch
+        if actor.machine.removed:
+            raise reconfigured()
         check_identity(actor, identity)
         self.authorization = ask_share(actor)
 
@@ -54,7 +57,7 @@ class Asker:
         if actor.pool.closing or actor.machine.closed:
             raise PoolClosed("the pool is closing; the list is not given out", delivery=NOT_SENT)
         if actor.machine.epoch != self.epoch:
-            raise BindingChanged("the authorization of this identity was revoked while its tools were listed")
+            raise epoch_over(actor.machine, self.epoch)
         if callable(self.identity):
             check_identity(actor, self.identity)
         if ask_share(actor) != self.authorization:
@@ -85,19 +88,45 @@ async def list_servers(
     listings: dict[str, Listing] = {}
     problems: dict[str, AfpoolError] = {}
 
-    async def one(name: str) -> None:
+    async def one(name: str, actor: KeyActor) -> None:
         try:
-            actor = pool.actor_for(name, identity)
             listings[name] = await list_tools(actor, identity, deadline, refresh=refresh)
         except AfpoolError as error:
             problems[name] = error
 
     async with trio.open_nursery() as nursery:
         for name in names:
-            nursery.start_soon(one, name)
-    if not listings:
+            try:
+                actor = pool.actor_for(name, identity)  # here: a later step may find another configuration
+            except AfpoolError as error:
+                problems[name] = error
+            else:
+                nursery.start_soon(one, name, actor)
+    if not listings and names:
         raise next(problems[name] for name in names)
     return Toolset([listings[name] for name in names if name in listings], problems)
+
+
+async def warm_up(pool: Pool, names: Sequence[str], identity: CallerIdentity) -> None:
+    """Open the clients of an identity, all at once; see `Pool.warm`."""
+    failures: list[AfpoolError] = []
+
+    async def one(actor: KeyActor) -> None:
+        try:
+            await client_for(actor, fresh=True)
+        except AfpoolError as error:
+            failures.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            try:
+                actor = pool.actor_for(name, identity)
+            except AfpoolError as error:
+                failures.append(error)
+            else:
+                nursery.start_soon(one, actor)
+    if failures:
+        raise failures[0]
 
 
 async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:

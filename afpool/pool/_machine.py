@@ -57,12 +57,14 @@ class KeyMachine(KeyState):
         """The clean state after a crash: nothing admitted until the old places and clients are gone (M4).
 
         Facts of the message whose turn crashed are kept: nobody says a second time that a place was given
-        back, that a client was opened or is closed, that the key was revoked. Effects of that turn may be
-        lost, so the successor waits for one `Evict`, which lets it say again what has to be cancelled, closed
-        and kept.
+        back, that a client was opened or is closed, that the key was revoked or reconfigured. Effects of that
+        turn may be lost, so the successor waits for one `Evict`, which lets it say again what has to be
+        cancelled, closed and kept.
         """
         fresh = KeyMachine(self.limits, self.next_id)
         fresh.epoch = self.epoch
+        fresh.revoked = self.revoked
+        fresh.removed = self.removed
         fresh.closed = self.closed
         fresh.paused = self.paused
         fresh.abandoned = self.abandoned
@@ -96,10 +98,16 @@ def _keep_facts(fresh: KeyMachine, torn: object) -> None:
             fresh.old.pop(torn.client_id, None)
     elif isinstance(torn, m.Revoke):
         fresh.epoch += 1  # once too often is no harm, once too rarely lets a revoked binding through
+        fresh.revoked = fresh.epoch
+    elif isinstance(torn, m.Reconfigure):
+        fresh.epoch += 1
+        fresh.removed = torn.limits is None
+        fresh.limits = torn.limits or fresh.limits
+        fresh.paused = fresh.paused and not fresh.removed
     elif isinstance(torn, m.Close):
         fresh.closed = True
     elif isinstance(torn, (m.Pause, m.Resume)):
-        fresh.paused = isinstance(torn, m.Pause)
+        fresh.paused = isinstance(torn, m.Pause) and not fresh.removed
 
 
 _TURNS: Final[dict[type, Callable[[KeyState, Any, Any], Effects | None]]] = {
@@ -114,6 +122,7 @@ _TURNS: Final[dict[type, Callable[[KeyState, Any, Any], Effects | None]]] = {
     m.ClientLost: clients.client_lost,
     m.Evict: clients.evict,
     m.Revoke: clients.revoke,
+    m.Reconfigure: clients.reconfigure,
     m.Pause: places.pause,
     m.Resume: places.resume,
     m.Drain: places.drain,

@@ -16,6 +16,7 @@ from actors import Request
 if TYPE_CHECKING:
     from .._base.definition import Catalog
     from .._base.errors import AfpoolError
+    from ._key_state import KeyLimits
     from ._lists import ListState
 
 # ---------------------------------------------------------------------------- requests (bounded lane)
@@ -135,6 +136,19 @@ class Revoke:
     """What the key was authorized for has changed: every binding and every waiter of this epoch ends."""
 
     reason: str
+
+
+@attrs.frozen
+class Reconfigure:
+    """The configuration of the key's server has changed: every binding and every waiter of this epoch ends.
+
+    `limits` are those from now on; `None` says that no server leads to the key any more, so that nobody is
+    admitted before another `Reconfigure` says otherwise. `keep` leaves the client: it would be opened the
+    same way again.
+    """
+
+    limits: KeyLimits | None
+    keep: bool = False
 
 
 @attrs.frozen

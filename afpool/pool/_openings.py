@@ -24,6 +24,7 @@ from .._base.errors import (
     OpenFailed,
 )
 from .._base.fair import FairPlaces
+from .._base.identity import Identity, encode_key
 from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
 from ._admission import share_of
@@ -34,7 +35,7 @@ from ._posting import post, taken
 from ._subscriptions import client_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .._base.identity import PoolKey
     from ._actor import KeyActor
@@ -81,8 +82,8 @@ class Openings:
         self.evicted = 0
         self.counts = CloseCounts()
 
-    def endpoint(self, plan: Plan) -> Endpoint:
-        """What all keys of one endpoint share."""
+    def endpoint(self, plan: Plan, server: str) -> Endpoint:
+        """What all keys of one endpoint share; `server` is who asks."""
         name = plan.endpoint
         endpoint = self._endpoints.pop(name, None)
         if endpoint is None:
@@ -95,7 +96,23 @@ class Openings:
                 # clients keep it as long as they need it
                 del self._endpoints[next(iter(self._endpoints))]
         self._endpoints[name] = endpoint
+        endpoint.servers[server] = None
         return endpoint
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """These servers are configured otherwise: whatever failed, or was found out, is tried anew.
+
+        What an endpoint shares with a server that stays as it is, stays.
+        """
+        marks = {encode_key(server, Identity(), ()).partition("|")[0] for server in servers}
+        self._backoffs = {
+            pair: kept for pair, kept in self._backoffs.items() if pair[0].partition("|")[0] not in marks
+        }
+        for name, endpoint in list(self._endpoints.items()):
+            for server in servers:
+                endpoint.servers.pop(server, None)
+            if not endpoint.servers:
+                del self._endpoints[name]
 
     # ------------------------------------------------------------------ opening
 
@@ -117,6 +134,7 @@ class Openings:
     async def _open(self, actor: KeyActor, token: int, scope: trio.CancelScope) -> None:
         pool = self._pool
         context = ""
+        epoch = actor.machine.epoch
         error: AfpoolError
         scope.deadline = pool.seams.now() + pool.limits.open_timeout
         try:
@@ -152,7 +170,9 @@ class Openings:
         error = as_open_failure(error)
         # Who has to consent first is the provider's word: no server is spared by waiting, and the call after
         # the consent must not be refused.
-        if context and not (isinstance(error, AuthorizationRequired) and error.http_status is None):
+        consent = isinstance(error, AuthorizationRequired) and error.http_status is None
+        # One that ended with its epoch says nothing of what is configured now.
+        if context and not consent and actor.machine.epoch == epoch:
             error.retry_after = self._remember(actor.key, context, error)
         pool.event("open-failed", actor, why=error.code)
         actor.tell(m.OpenFailed(token, error))
@@ -161,7 +181,7 @@ class Openings:
         pool = self._pool
         await self._make_room(actor)
         try:
-            endpoint = self.endpoint(resolved.plan)
+            endpoint = self.endpoint(resolved.plan, actor.server.name)
             async with endpoint.connecting.place(actor.server.name, actor.projection.tenant, actor.key):
                 client = await open_client(
                     client_id=pool.seams.next_id(),

@@ -10,7 +10,6 @@ import trio
 
 from .._base.errors import (
     NOT_SENT,
-    AfpoolError,
     PoolClosed,
 )
 from .._base.fair import FairPlaces
@@ -25,20 +24,20 @@ from ._background import Background
 from ._bound_server import BoundServer, bind_server
 from ._catalogs import Catalogs
 from ._deadlines import Deadlines
-from ._flights import client_for
 from ._herald import Herald
 from ._janitor import Janitor
-from ._key_state import KeyLimits
-from ._listing import list_servers
+from ._listing import list_servers, warm_up
 from ._openings import Openings
 from ._outputs import Outputs
 from ._posting import post, waited
 from ._records import Records
+from ._reload import checked_servers, limits_of, per_server, reconfigure
 from ._shares import Shares
 from ._statistics import CloseReport, PoolStatistics, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from types import EllipsisType
 
     from .._base.credential import CredentialProvider, NeedsAuthorization, Signer
     from .._base.seams import Seams
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from ._bound import Toolset
     from ._call import Call
     from ._herald import ChangeCallback, LogCallback
+    from ._reload import Reconfigured
     from ._server import Limits, PlanFunction, Server, ShareFunction
 
 T = TypeVar("T")
@@ -85,17 +85,7 @@ class Pool:
         seams: Seams,
         limits: Limits,
     ) -> None:
-        self.servers: dict[str, Server] = {}
-        for server in servers:
-            if server.name in self.servers:
-                raise ValueError(f"two servers are named {server.name!r}")
-            if server.plan is None and plan is None:
-                raise ValueError(
-                    f"server {server.name!r} has no plan of its own and the pool has no plan function"
-                )
-            self.servers[server.name] = server
-        if not self.servers:
-            raise ValueError("a pool needs at least one server")
+        self.servers = checked_servers(servers, plan)
         self.plan = plan
         self.share = share
         self.on_in_doubt = on_in_doubt
@@ -108,9 +98,10 @@ class Pool:
         self.outputs = Outputs(seams)
         self.records = Records(limits.records, on_use)
         self.deadlines = Deadlines()
-        part = share_of(limits.max_in_flight, limits.max_share)
         self.admission = FairPlaces(
-            limits.max_in_flight, per_tenant=part, per_server=part if len(self.servers) > 1 else None
+            limits.max_in_flight,
+            per_tenant=share_of(limits.max_in_flight, limits.max_share),
+            per_server=per_server(limits, self.servers),
         )
         self.room = WaitingRoom(limits.max_waiting_total, limits.max_share)
         self.shares = Shares(seams.next_id)
@@ -122,20 +113,14 @@ class Pool:
         self.settling = 0
         self.abandoned = 0
         self.closing = False
+        self.reconfigured = 0
         # Actors with something to live for; the others live by their tools.
         self.kept: dict[KeyActor, None] = {}
         self._actors: weakref.WeakValueDictionary[PoolKey, KeyActor] = weakref.WeakValueDictionary()
         self._most_keys = 0
         self.janitor = Janitor(self)
         self.background = Background(self)
-        self._key_limits = {
-            name: KeyLimits(
-                max_operations=limits.max_operations,
-                max_waiting=limits.max_waiting,
-                recheck_lists=server.on_list_change == "recheck",
-            )
-            for name, server in self.servers.items()
-        }
+        self.key_limits = limits_of(limits, self.servers)  # one object per server, shared by its keys
         self.client_settings = ClientSettings(
             seams=seams,
             credentials=credentials,
@@ -221,24 +206,11 @@ class Pool:
             AfpoolError: The first failure, after all were tried.
             LookupError: There is no server of one of the names; nothing was opened.
         """
-        failures: list[AfpoolError] = []
-
         names = list(self.servers if servers is None else servers)
         for name in names:
             self._server(name)
-
-        async def one(name: str) -> None:
-            try:
-                await client_for(self.actor_for(name, identity), fresh=True)
-            except AfpoolError as error:
-                failures.append(error)
-
         await trio.lowlevel.checkpoint()
-        async with trio.open_nursery() as nursery:
-            for name in names:
-                nursery.start_soon(one, name)
-        if failures:
-            raise failures[0]
+        await warm_up(self, names, identity)
 
     @trio.lowlevel.enable_ki_protection
     def invalidate(
@@ -265,6 +237,44 @@ class Pool:
             ValueError: Nothing was named.
         """
         return _ends.invalidate(self, identity, server, key, reason)
+
+    @trio.lowlevel.enable_ki_protection
+    def reconfigure(
+        self,
+        servers: Iterable[Server],
+        *,
+        plan: PlanFunction | EllipsisType | None = ...,
+        share: ShareFunction | EllipsisType | None = ...,
+        credentials: CredentialProvider | EllipsisType | None = ...,
+        limits: Limits | None = None,
+        rebind: Iterable[str] = (),
+    ) -> Reconfigured:
+        """Put another configuration into force, in this instant. Synchronous, all or nothing.
+
+        Servers that stay as they are notice nothing. Bindings of one that changes refuse `binding-changed`,
+        calls of it that were not sent are refused, what was sent keeps its answer; unless only what concerns
+        bindings has changed, its clients are closed once that has settled. One that is not named any more
+        ends likewise, and cannot be listed; a new one is there at the next listing.
+
+        Args:
+            servers: All of them, as `open_pool`; none are allowed.
+            plan: As `open_pool`, `...` as it is. Another one (by `==`) changes every server without a plan of
+                its own.
+            share: As `open_pool`, `...` as it is. Asked at every gate from now on.
+            credentials: As `open_pool`, `...` as it is. Another one changes every server that may need one.
+            limits: Those from now on; `max_message`, `max_pages` and `keepalive_expiry` are of clients that
+                are opened from now on.
+            rebind: Names of servers whose bindings end although nothing that the pool knows of has changed.
+
+        Raises:
+            PoolClosed: The pool is closed.
+            ValueError: Two servers of one name, one without a plan, or a limit that cannot be changed while
+                the pool is open.
+            TypeError: Something is not of its kind.
+        """
+        return reconfigure(
+            self, servers, plan=plan, share=share, credentials=credentials, limits=limits, rebind=rebind
+        )
 
     def cancel(self, call_id: str, reason: str = "withdrawn by its host") -> bool:
         """Withdraw a running call; its caller gets `cancelled` with the true verdict. Synchronous."""
@@ -355,10 +365,6 @@ class Pool:
     def actors(self) -> list[KeyActor]:
         """Every key actor that lives now."""
         return list(self._actors.values())
-
-    def key_limits(self, server: Server) -> KeyLimits:
-        """One limits object per server, shared by its keys."""
-        return self._key_limits[server.name]
 
     def forget(self, actor: KeyActor) -> None:
         """Let go of an actor that takes nothing any more: its key gets another when it is asked for again."""

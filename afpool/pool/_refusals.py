@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._base.errors import AfpoolError, BindingChanged, OpenBackoff, StaleTools
+
+if TYPE_CHECKING:
+    from ._key_state import KeyState
 
 
 def stale(listed: int, now: int) -> StaleTools:
@@ -20,6 +25,18 @@ def revoked() -> BindingChanged:
     return BindingChanged(
         "the authorization behind this tool was revoked; nothing was sent; list the tools again"
     )
+
+
+def reconfigured() -> BindingChanged:
+    """The refusal of a call whose server is configured otherwise by now, or not at all."""
+    return BindingChanged(
+        "the configuration of this server has changed since; nothing was sent; list the tools again"
+    )
+
+
+def epoch_over(key: KeyState, epoch: int) -> BindingChanged:
+    """The refusal of what stands on an epoch of the key that is over."""
+    return revoked() if key.revoked > epoch else reconfigured()
 
 
 def other_plan() -> BindingChanged:

@@ -117,6 +117,15 @@ class Shares:
         self._entries.pop(entry.key, None)
         actor.pool.event("unshared", actor, why="a member's own list differs")
 
+    def end_server(self, server: str) -> None:
+        """The server is configured otherwise: its lists are nobody's, and what was shared may be again."""
+        for entry in [entry for entry in self._entries.values() if entry.server == server]:
+            entry.list.end()
+            self._entries.pop(entry.key, None)
+        mark = f"{encode_field(server)}/"
+        for key in [key for key in self._unshared if key.startswith(mark)]:
+            del self._unshared[key]
+
     def left(self, entry: Entry, client: Client) -> None:
         """A member's client is gone; another takes over listening, the list is in doubt in between (S3)."""
         entry.members.pop(client.id, None)

@@ -40,7 +40,7 @@ class KeyStatistics:
         in_flight: Places held.
         waiting: Calls that wait for a place.
         abandoned: Calls given up on since the key was made.
-        epoch: How often the key was revoked.
+        epoch: How often all bindings of the key were ended: it was revoked, or its server reconfigured.
         paused: Whether admission is held.
         stream: Whether changes of the list are heard of: `unasked`, `connecting`, `listening`, `lost` (calls
             go on, and it is asked for again) or `unsupported`; `None` without a client.
@@ -73,6 +73,7 @@ class PoolStatistics:
         settling: Requests whose caller has gone and whose answer is waited for.
         abandoned: Requests whose answer is not waited for any more.
         shared_lists: Living shared entries.
+        reconfigured: How often another configuration came into force.
         actors: The keys that are doing or holding something, or have a client.
     """
 
@@ -86,6 +87,7 @@ class PoolStatistics:
     settling: int
     abandoned: int
     shared_lists: int
+    reconfigured: int
     actors: tuple[KeyStatistics, ...]
 
 
@@ -102,6 +104,7 @@ def statistics(pool: Pool, actors: list[KeyActor]) -> PoolStatistics:
         settling=pool.settling,
         abandoned=pool.abandoned,
         shared_lists=len(pool.shares),
+        reconfigured=pool.reconfigured,
         actors=tuple(_of(actor) for actor in pool.kept),
     )
 

@@ -29,7 +29,7 @@ from ..client import Errand, Rpc
 from ..protocol import read_updated, request_params, uri_members
 from ._asking import ask_share, check_identity
 from ._operation import execute
-from ._refusals import copy_error, revoked
+from ._refusals import copy_error, epoch_over
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -152,6 +152,12 @@ class Subscription(AsyncIterator[ResourceUpdate]):
 
     # ------------------------------------------------------------------ for the pool
 
+    def refuse(self, error: AfpoolError) -> None:
+        """End it with an error, and let the server know where its client lives on."""
+        if self._ended is False:
+            self._end(error)
+            _let_go(self)
+
     def drop(self) -> None:
         """End it without a word to the server."""
         if self._ended is False:
@@ -192,15 +198,14 @@ class Subscription(AsyncIterator[ResourceUpdate]):
             if actor.pool.closing or actor.machine.closed:
                 raise PoolClosed("the pool is closing; no further update comes", delivery=NOT_SENT)
             if actor.machine.epoch != self.binding.epoch:
-                raise revoked()
+                raise epoch_over(actor.machine, self.binding.epoch)
             check_identity(actor, self._identity)
             if ask_share(actor) != self.binding.authorization:
                 raise BindingChanged(
                     "the authorization name of this identity has changed; bind the server again"
                 )
         except AfpoolError as error:
-            self._end(error)
-            _let_go(self)
+            self.refuse(error)
 
     def __repr__(self) -> str:
         return f"<Subscription at {self.binding.actor.server.name}{'' if self.open else ', ended'}>"

@@ -19,11 +19,18 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from .._base.errors import NOT_SENT, AfpoolError, DeadlineExceeded, IdentityMismatch, PlanFailed
+from .._base.errors import (
+    NOT_SENT,
+    AfpoolError,
+    BindingChanged,
+    DeadlineExceeded,
+    IdentityMismatch,
+    PlanFailed,
+)
 from ..pool._asking import ask_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from .._base.identity import CallerIdentity, Identity
     from ..pool import Pool, Toolset
@@ -53,13 +60,16 @@ class Lister:
     Args:
         pool: Whose servers are listed.
         patience: Seconds that one silent server is waited for.
+
+    Attributes:
+        patience: As given; may be set.
     """
 
-    __slots__ = ("_flights", "_patience", "_pool")
+    __slots__ = ("_flights", "_pool", "patience")
 
     def __init__(self, pool: Pool, patience: float) -> None:
         self._pool = pool
-        self._patience = patience
+        self.patience = patience
         self._flights: dict[tuple[str, Identity, bool], _Flight] = {}
 
     async def ask(
@@ -91,7 +101,7 @@ class Lister:
         now = self._pool.seams.now
         flights = {name: self._flight(name, caller, identity, refresh=refresh) for name in servers}
         for flight in flights.values():
-            with trio.CancelScope(deadline=min(deadline, flight.began + self._patience)):
+            with trio.CancelScope(deadline=min(deadline, flight.began + self.patience)):
                 await flight.done.wait()
         if not any(flight.landed for flight in flights.values()):
             with trio.CancelScope(deadline=deadline):
@@ -111,6 +121,10 @@ class Lister:
                     delivery=NOT_SENT,
                 )
         return lists, problems
+
+    def forget(self, kept: Container[str]) -> None:
+        """Let nobody join a flight of another server than these: it is configured otherwise by now."""
+        self._flights = {key: flight for key, flight in self._flights.items() if key[0] in kept}
 
     def _flight(self, server: str, caller: CallerIdentity, identity: Identity, *, refresh: bool) -> _Flight:
         key = (server, identity, refresh)
@@ -134,10 +148,16 @@ class Lister:
         except AfpoolError as error:
             flight.failure = error
         except Exception as error:
+            if server not in pool.servers:
+                flight.failure = BindingChanged(
+                    f"the server {server!r} was removed from the configuration before it was listed"
+                )
+                return
             logger.exception("listing %s failed", server)
             flight.failure = PlanFailed(f"the server {server!r} could not be listed ({type(error).__name__})")
         finally:
-            self._flights.pop(key, None)
+            if self._flights.get(key) is flight:
+                del self._flights[key]
             if flight.landed is None and flight.failure is None:
                 flight.failure = PlanFailed(f"the server {server!r} could not be listed; the pool was left")
             flight.done.set()

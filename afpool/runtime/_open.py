@@ -36,13 +36,6 @@ async def open_runtime(config: RuntimeConfig | None = None, /, **fields: Any) ->
     seams = Seams() if config.seams is None else config.seams
     if seams.now is trio.current_time:
         seams = attrs.evolve(seams, now=trio.lowlevel.current_clock().current_time)
-    if not config.servers:
-        runtime = Runtime(config, None, seams)
-        try:
-            yield runtime
-        finally:
-            runtime.close()
-        return
     async with open_pool(
         config.servers,
         plan=config.plan,
@@ -75,7 +68,4 @@ async def run_runtime(
     """
     async with open_runtime(config) as runtime:
         task_status.started(runtime)
-        if runtime.pool is None:
-            await trio.sleep_forever()
-        else:
-            await runtime.pool.closed.wait()
+        await runtime.pool.closed.wait()

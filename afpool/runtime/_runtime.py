@@ -7,23 +7,26 @@ Rules:
 * What a server has listed before counts for names also while it cannot be listed: its tools' names do not go
   over to another server's in between.
 * A toolset is never kept for its own sake: it lives as long as a run or the app holds it.
+* Nothing is offered that was listed under one configuration and named under another: where it changes while
+  servers are asked, they are asked again. What that changes for calls: `_reload`.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, final
 
+import attrs
 import trio
 
-from .._base.errors import NOT_SENT, AfpoolError, PoolClosed, UnknownTool
-from .._base.names import ToolNames, name_tools
+from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, PoolClosed, UnknownTool
 from ..pool._asking import ask_identity
-from ..tools import binding_of
 from ..tools._dispatch import Asking, Door, unknown_tool
+from ._again import Again
 from ._inner import InnerTools
 from ._listing import Lister
+from ._naming import Namings
+from ._reload import reconfigure
 from ._run import OUTDATED, Run, as_problem, new_run, resumed_run
 from ._served import Served, ServedTools
 from ._toolset import RuntimeToolset
@@ -35,11 +38,11 @@ if TYPE_CHECKING:
     from .._base.model import Progress, Tool, ToolResult
     from .._base.seams import Seams
     from .._base.secret import Secret
-    from ..pool import Pool
+    from ..pool import Pool, Reconfigured
+    from ..pool import Toolset as PoolToolset
     from ._config import RuntimeConfig
 
-_NAMINGS_KEPT: Final = 64
-_NAMES_KEPT: Final = 10_000
+_ROUNDS: Final = 3
 
 
 @final
@@ -48,34 +51,26 @@ class Runtime:
 
     Attributes:
         config: As given.
-        pool: The pool of the servers; `None` where there are none.
+        pool: The pool of the servers.
         seams: Clock, random, ids.
+        served: Its servers, by name.
+        closed: It takes no further call.
     """
 
-    def __init__(self, config: RuntimeConfig, pool: Pool | None, seams: Seams) -> None:
+    def __init__(self, config: RuntimeConfig, pool: Pool, seams: Seams) -> None:
         self.config = config
         self.pool = pool
         self.seams = seams
-        self._door = Door(
-            seams=seams,
-            deadline=config.deadline,
-            hooks=config.hooks,
-            on_event=config.on_event,
-            store=config.artifacts,
-            credentials=config.credentials,
-            on_authorization=config.on_authorization,
-            limits=config.results,
-        )
+        self._door = self.make_door(config)
         self._local: dict[str, Tool] = {tool.name: tool for tool in config.tools}
-        self._served = {
-            server.name: Served(server.name, config.rules.get(server.name), seams)
-            for server in config.servers
+        self.served: Mapping[str, Served] = {
+            server.name: self.serve(server.name, config) for server in config.servers
         }
-        self._lister = None if pool is None else Lister(pool, config.list_patience)
+        self._lister = Lister(pool, config.list_patience)
+        self._reloads = 0
         self._held: weakref.WeakValueDictionary[Identity, RuntimeToolset] = weakref.WeakValueDictionary()
-        self._known: dict[str, tuple[str, ...]] = {}
-        self._namings: OrderedDict[tuple[Any, ...], ToolNames] = OrderedDict()
-        self._closed = False
+        self._namings = Namings()
+        self.closed = False
 
     # ------------------------------------------------------------------ the public face
 
@@ -97,37 +92,34 @@ class Runtime:
             IdentityMissing: The caller could not be asked who it is.
             IdentityMismatch: The caller became somebody else meanwhile.
             PoolClosed: The runtime is closed.
+            BindingChanged: The configuration changed again and again meanwhile.
             TypeError: The rules of a server name an argument that none of its tools declares, at its first
                 listing.
 
         A checkpoint.
         """
-        if self._closed:
+        if self.closed:
             await trio.lowlevel.checkpoint()
             raise PoolClosed("the runtime is closed; nothing was sent", delivery=NOT_SENT)
         who = ask_identity(identity)
         until = self.seams.now() + self.config.deadline if deadline is None else deadline
-        problems: Mapping[str, AfpoolError] = {}
-        served: dict[str, ServedTools] = {}
-        naming: list[Any] = []
+        lists, problems, served = await self._listed(identity, who, until, refresh=refresh)
         quarantined: dict[str, str] = {}
         unsettled: list[str] = []
-        if self._lister is None:
-            await trio.lowlevel.checkpoint()
-        else:
-            lists, problems = await self._lister.ask(self._served, identity, who, until, refresh=refresh)
-            for server, listed in lists.items():
-                served[server] = await self._served[server].apply(listed)
-                naming += (server, listed.catalogs[server])
-                self._remember(server, listed.catalogs[server].names)
-                quarantined |= listed.quarantined
-                quarantined |= {f"{server}/{name}": why for name, why in served[server].left_out.items()}
-                if listed.unsettled:
-                    unsettled.append(server)
+        for server, listed in lists.items():
+            quarantined |= listed.quarantined
+            quarantined |= {f"{server}/{name}": why for name, why in served[server].left_out.items()}
+            if listed.unsettled:
+                unsettled.append(server)
         toolset = RuntimeToolset(
             self,
             identity,
-            self._names(tuple(naming), served),
+            self._namings.names(
+                {server: listed.catalogs[server] for server, listed in lists.items()},
+                self.served,
+                self._local,
+                always=self.config.qualify == "always",
+            ),
             {None: self._local, **{server: one.tools for server, one in served.items()}},
             problems,
             {server: one.withheld for server, one in served.items() if one.withheld is not None},
@@ -136,6 +128,18 @@ class Runtime:
         )
         self._held[who] = toolset
         return toolset
+
+    async def _listed(
+        self, identity: CallerIdentity, who: Identity, until: float, *, refresh: bool
+    ) -> tuple[dict[str, PoolToolset], dict[str, AfpoolError], dict[str, ServedTools]]:
+        for _ in range(_ROUNDS):
+            reloads, known = self._reloads, self.served
+            lists, problems = await self._lister.ask(known, identity, who, until, refresh=refresh)
+            if reloads == self._reloads:
+                served = {server: await known[server].apply(listed) for server, listed in lists.items()}
+                if reloads == self._reloads:
+                    return lists, problems, served
+        raise BindingChanged("the configuration changed again and again while tools were listed; list again")
 
     async def dispatch(
         self,
@@ -214,10 +218,35 @@ class Runtime:
             ValueError: An argument is not filled.
         """
         try:
-            served = self._served[server]
+            served = self.served[server]
         except KeyError:
-            raise LookupError(f"there is no server {server!r}; there are {sorted(self._served)}") from None
+            raise LookupError(f"there is no server {server!r}; there are {sorted(self.served)}") from None
         served.acknowledge(arguments)
+
+    @trio.lowlevel.enable_ki_protection
+    def reconfigure(self, config: RuntimeConfig | None = None, /, **fields: Any) -> Reconfigured:
+        """Put another configuration into force, in this instant. Synchronous, all or nothing.
+
+        What becomes of each server: see `Pool.reconfigure`. Rules hold from the next listing on. Tools that
+        were listed under other fills are refused `binding-changed`; so is a tool of the host's own that is
+        another one by now, where it is called by what an older toolset offers. Calls that run keep the hooks
+        that they began with.
+
+        Args:
+            config: The whole configuration; the present one when absent.
+            fields: Fields of it, in place of the config's.
+
+        Returns:
+            What came of each server. `changed` are those whose tools of before are refused.
+
+        Raises:
+            PoolClosed: The runtime is closed.
+            ValueError: Something cannot be changed while the runtime is open (`signer`, `secret`,
+                `artifacts`, `on_use`, `on_authorization`, `seams`, callbacks of the pool and some of its
+                limits), or as `RuntimeConfig`.
+            TypeError: As `RuntimeConfig`.
+        """
+        return reconfigure(self, attrs.evolve(self.config if config is None else config, **fields))
 
     # ------------------------------------------------------------------ for the package
 
@@ -239,9 +268,19 @@ class Runtime:
         hidden: tuple[Secret, ...] = (),
     ) -> ToolResult:
         """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`."""
-        if self._closed:
+        if self.closed:
             problem = PoolClosed("the runtime is closed; nothing ran", delivery=NOT_SENT)
-        tool = self._local.get(name) if problem is None and isinstance(name, str) else None
+        tool: Tool | None = None
+        if problem is None and isinstance(name, str):
+            offered = self._offered(toolset, name, identity)
+            if offered is None or offered.place_of(name)[0] is None:
+                tool = self._local.get(name)
+            if offered is not None and offered.own(name) is not tool:
+                toolset = offered
+                problem = BindingChanged(
+                    "this tool of the host's own is another one by now, or gone; nothing ran; list the tools "
+                    "again"
+                )
         if tool is None and problem is None:
             try:
                 toolset = await self._offering(toolset, name, identity, deadline)
@@ -268,7 +307,7 @@ class Runtime:
         )
         asking.tools = lambda asked: InnerTools(self, toolset, asked)
         if toolset is not None and self.config.repeat == "when-nothing-ran":
-            asking.again = _Again(self, toolset, asking)
+            asking.again = Again(self, toolset, asking)
         result = await self._door.dispatch(asking)
         if result.code in OUTDATED and result.error is not None and toolset is not None:
             self._forget(toolset)
@@ -276,7 +315,37 @@ class Runtime:
 
     def close(self) -> None:
         """Take no further call; what runs is ended by the pool. Synchronous."""
-        self._closed = True
+        self.closed = True
+
+    def make_door(self, config: RuntimeConfig) -> Door:
+        """Make the door of a configuration."""
+        return Door(
+            seams=self.seams,
+            deadline=config.deadline,
+            hooks=config.hooks,
+            on_event=config.on_event,
+            store=config.artifacts,
+            credentials=config.credentials,
+            on_authorization=config.on_authorization,
+            limits=config.results,
+        )
+
+    def serve(self, server: str, config: RuntimeConfig) -> Served:
+        """Make what a server's tools go through."""
+        return Served(server, config.rules.get(server), self.seams)
+
+    def put(
+        self, config: RuntimeConfig, door: Door, served: Mapping[str, Served], done: Reconfigured
+    ) -> None:
+        """Let a configuration that the pool has taken be this one's. Synchronous; raises nothing."""
+        self._reloads += 1
+        self.config = config
+        self._door = door
+        self._local = {tool.name: tool for tool in config.tools}
+        self.served = served
+        self._lister.patience = config.list_patience
+        self._lister.forget(done.unchanged)
+        self._namings.renew(done.removed)
 
     def local(self, name: str) -> Tool | None:
         """Give a tool of the host's own."""
@@ -293,57 +362,20 @@ class Runtime:
             return held
         return await self.toolset(identity, deadline=deadline)
 
+    def _offered(
+        self, toolset: RuntimeToolset | None, name: str, identity: CallerIdentity
+    ) -> RuntimeToolset | None:
+        """Find the toolset at hand, or held, that offers a name; since when names may mean something else."""
+        if toolset is None and self._reloads:
+            try:
+                toolset = self._held.get(ask_identity(identity))
+            except AfpoolError:
+                return None  # the door refuses whoever cannot be asked
+        return toolset if toolset is not None and name in toolset else None
+
     def _forget(self, toolset: RuntimeToolset) -> None:
         for who in [who for who, held in self._held.items() if held is toolset]:
             del self._held[who]
-
-    def _remember(self, server: str, names: tuple[str, ...]) -> None:
-        known = self._known.get(server, ())
-        new = [name for name in names if name not in known] if known != names else []
-        if new:
-            self._known[server] = (*known, *new)[:_NAMES_KEPT]
-
-    def _names(self, naming: tuple[Any, ...], served: Mapping[str, ServedTools]) -> ToolNames:
-        """Name what was listed; what is missing now counts by what was listed before."""
-        missing = [server for server in self._served if server not in served]
-        key = (*naming, *((server, self._known.get(server, ())) for server in missing))
-        known = self._namings.get(key)
-        if known is not None:
-            self._namings.move_to_end(key)
-            return known
-        listed: list[tuple[str | None, tuple[str, ...]]] = [(None, tuple(self._local))]
-        listed += [(naming[at], naming[at + 1].names) for at in range(0, len(naming), 2)]
-        listed += [(server, self._known.get(server, ())) for server in missing]
-        names = name_tools(listed, servers=self._served, always=self.config.qualify == "always")
-        self._namings[key] = names
-        if len(self._namings) > _NAMINGS_KEPT:
-            self._namings.popitem(last=False)
-        return names
-
-
-class _Again:
-    """Finds the tool of a call freshly listed: the same tool of the same server, defined as it was."""
-
-    __slots__ = ("_asking", "_runtime", "_toolset")
-
-    def __init__(self, runtime: Runtime, toolset: RuntimeToolset, asking: Asking) -> None:
-        self._runtime = runtime
-        self._toolset = toolset
-        self._asking = asking
-
-    async def __call__(self, tool: Tool) -> Tool | None:
-        before = binding_of(tool)
-        if before is None:
-            return None
-        try:
-            fresh = await self._runtime.toolset(self._asking.identity, deadline=self._asking.deadline)
-        except AfpoolError:
-            return None
-        again = fresh.at(self._toolset.place_of(self._asking.name))
-        binding = None if again is None else binding_of(again)
-        if binding is None or binding.definition.digest != before.definition.digest:
-            return None
-        return again
 
 
 def _unknown(name: str, toolset: RuntimeToolset) -> UnknownTool:

@@ -77,6 +77,17 @@ class Served:
         """Accept that the server's tools no longer declare filled arguments; all where none is named."""
         self._fills.acknowledge(*arguments)
 
+    def under(self, rules: ServerRules) -> Served:
+        """The same server under other rules; what is known of it where they say the same."""
+        if rules == self._rules:
+            return self
+        other = Served(self._name, rules, self._seams)
+        if rules.fill == self._rules.fill:
+            other._fills = self._fills
+        if rules.wants == self._rules.wants:
+            other._wants_seen = self._wants_seen
+        return other
+
     async def apply(self, listed: Toolset) -> ServedTools:
         """Make of a listing what is offered of it.
 

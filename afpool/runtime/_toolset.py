@@ -92,6 +92,11 @@ class RuntimeToolset(Mapping[str, Tool]):
         """
         return self._places[name]
 
+    def own(self, name: str) -> Tool | None:
+        """Give the host's own tool that is offered under a name; `None` where it is a server's, or none."""
+        server, listed = self._places.get(name, (name, name))
+        return self._sources[None].get(listed) if server is None else None
+
     def at(self, place: Place) -> Tool | None:
         """Give the tool of a server and a listed name, however it is called here."""
         return next((self[shown] for shown, one in self._places.items() if one == place), None)
