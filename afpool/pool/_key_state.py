@@ -173,6 +173,7 @@ class KeyState:
             "abandoned": self.abandoned,
             "paused": self.paused,
             "closed": self.closed,
+            "removed": self.removed,
         }
 
     # ------------------------------------------------------------------ steps

@@ -146,8 +146,8 @@ class Books:
         self.kept: bool | None = False
         self.kick = False
         self.crashes = 0
-        self.epoch = 0
-        self.closed = self.paused = False  # by the last word of an operator
+        self.epoch = self.revoked = 0
+        self.closed = self.paused = self.removed = False  # by the last word of an operator
         self.pings = 0
 
     def holders(self, client: Handle) -> list[Asker]:
@@ -169,6 +169,7 @@ class Books:
         machine = self.machine
         client = machine.client
         assert not self.closed, "I2: a closed key granted"
+        assert not self.removed, "I2: a key that no server leads to granted"
         assert asker.message is not None
         assert not self.outdated(asker.message), "I2, I5: granted on ground that is gone"
         assert client is not None, "M1: granted without a live client"
@@ -244,6 +245,10 @@ class Books:
             assert machine.closed, "I2: a closed key is open again"
             assert not waiting, "a closed key lets somebody wait"
             assert client is None, "a closed key keeps its client"
+        assert machine.removed == self.removed, "a removal was lost, or its end"
+        if self.removed:
+            assert not waiting, "a key that no server leads to lets somebody wait"
+            assert client is None, "a key that no server leads to keeps its client"
         for admit, _ in waiting.values():
             assert not self.outdated(admit), "I2, I5: waits on ground that is gone"
         if waiting:
@@ -257,6 +262,7 @@ class Books:
         assert all(value is None or type(value) in (bool, int) for value in shown), "I6: a snapshot tells"
         # a binding's epoch, and whether the key has something to live for
         assert machine.epoch == self.epoch, "the epoch moved by itself"
+        assert machine.revoked == self.revoked, "what was revoked is told from what was reconfigured"
         assert machine.paused == self.paused, "a pause was lost, or its end"
         alive = bool(
             client

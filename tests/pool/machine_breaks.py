@@ -160,8 +160,73 @@ BREAKS = {
     ),
     "a revocation leaves the epoch": (
         "_key_clients",
-        "key.epoch += 1\n    effects",
-        "effects",
+        "key.epoch += 1\n    key.revoked",
+        "key.revoked",
+    ),
+    "waiters outlive a reconfiguration": (
+        "_key_clients",
+        "key.refuse_all(effects, reconfigured)",
+        "pass",
+    ),
+    "a reconfiguration leaves the epoch": (
+        "_key_clients",
+        "key.epoch += 1\n    key.removed",
+        "key.removed",
+    ),
+    "a client outlives the configuration that it was opened under": (
+        "_key_clients",
+        'if not msg.keep:\n        key.retire(effects, reason="reconfigured")',
+        "pass",
+    ),
+    "a client that would be opened the same way again is closed": (
+        "_key_clients",
+        "if not msg.keep:\n        key.retire",
+        "if True:\n        key.retire",
+    ),
+    "a key that no server leads to admits": (
+        "_key_places",
+        "if key.removed:\n        raise reconfigured()",
+        "pass",
+    ),
+    "a pause outlives its server": (
+        "_key_clients",
+        "key.paused = False  # nobody",
+        "pass  # nobody",
+    ),
+    "a key that no server leads to is paused": (
+        "_key_places",
+        "key.paused = not key.removed",
+        "key.paused = True",
+    ),
+    "what was removed stays so": (
+        "_key_clients",
+        "key.removed = msg.limits is None",
+        "key.removed = key.removed or msg.limits is None",
+    ),
+    "a revocation is taken for a reconfiguration": (
+        "_key_clients",
+        "    key.revoked = key.epoch\n",
+        "",
+    ),
+    "a crash in the middle of a reconfiguration loses it": (
+        "_machine",
+        "fresh.epoch += 1\n        fresh.removed",
+        "fresh.removed",
+    ),
+    "a crash in the middle of a removal loses it": (
+        "_machine",
+        "fresh.removed = torn.limits is None",
+        "pass",
+    ),
+    "a crash forgets that a server was removed": (
+        "_machine",
+        "fresh.removed = self.removed",
+        "pass",
+    ),
+    "a crash in the middle of a removal keeps the pause": (
+        "_machine",
+        "fresh.paused = fresh.paused and not fresh.removed",
+        "pass",
     ),
     "a closed key admits": (
         "_key_places",
@@ -277,7 +342,7 @@ BREAKS = {
     "a crash ends a pause": ("_machine", "fresh.paused = self.paused", "pass"),
     "a crash in the middle of a pause loses it": (
         "_machine",
-        "fresh.paused = isinstance(torn, m.Pause)",
+        "fresh.paused = isinstance(torn, m.Pause) and not fresh.removed",
         "pass",
     ),
     "a crash in the middle of closing loses it": ("_machine", "        fresh.closed = True", "        pass"),

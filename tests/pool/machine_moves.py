@@ -34,8 +34,8 @@ MESSAGES = {
     "opened": "Opened", "late_opened": "Opened", "open_failed": "OpenFailed", "withdraw": "Settle",
     "settle": "Settle", "time_out": "Abandon", "give_up": "Abandon", "listed": "Listed",
     "notice": "ListChanged", "shared_moves": "ListChanged", "lose": "ClientLost", "close_done": "ClientLost",
-    "evict": "Evict", "kicked": "Evict", "revoke": "Revoke", "pause": "Pause", "resume": "Resume",
-    "close": "Close",
+    "evict": "Evict", "kicked": "Evict", "revoke": "Revoke", "reconfigure": "Reconfigure", "pause": "Pause",
+    "resume": "Resume", "close": "Close",
 }  # fmt: skip
 
 
@@ -43,6 +43,7 @@ def moves(world: World, scope: Scope) -> list[Move]:
     """What may happen next within the scope; of things that nobody can tell apart, one."""
     machine = world.machine
     found: list[Move] = [("pause",), ("resume",), ("evict",), ("revoke",), ("close",)]
+    found.extend(("reconfigure", how) for how in ("bindings", "clients", "removed"))
     more = len(world.askers) < scope.askers
     if more:
         found.extend(("admit", role) for role in scope.roles)

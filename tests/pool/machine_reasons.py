@@ -38,7 +38,8 @@ def check_reason(world: World, admit: m.Admit, error: AfpoolError, message: Any,
     elif isinstance(error, StaleTools):
         right = admit.list is not None and (not admit.list.alive or world.outdated(admit))
     elif isinstance(error, BindingChanged):
-        over = isinstance(message, m.Revoke) or (admit.epoch is not None and admit.epoch != world.epoch)
+        ends = isinstance(message, (m.Revoke, m.Reconfigure)) or world.removed
+        over = ends or (admit.epoch is not None and admit.epoch != world.epoch)
         right = over or (admit.context is not None and plan is not None and admit.context != plan)
     elif isinstance(error, OpenBackoff):
         refresh = any(a.role.fresh and a.phase == WAITING for a in world.askers.values())

@@ -17,7 +17,7 @@ is left out, and why that leaves no order of messages out:
   context and the list of a client that is no longer the key's; what a crashed machine had counted on its
   clients, and whether an opening was to wait for them (it waits for all); how many silences were counted in
   a row (the next one of any kind makes a client suspect, see `test_machine_suspicion` for the counting);
-  the number of an epoch, beside whether a waiter's is over.
+  the number of an epoch, beside whether a waiter's is over; which of them a revocation began.
 
 The third point asks for more than can happen, never for less. `test_machine_reduced` walks at random without
 any of this, and finds each state that it meets among the reduced ones.
@@ -153,9 +153,11 @@ def freeze(world: World) -> State:
     ]
     planned = None if opening is None else (CONTEXTS.index(opening.context), opening.fresh)
     flags = (
-        machine.closed, world.closed, machine.paused, world.paused, machine.ghosts is not None,
+        machine.closed, world.closed, machine.paused, world.paused, machine.removed, world.removed,
+        machine.ghosts is not None,
         world.kick, world.kept, machine.told_active, world.crashes,
         len(world.drains), len(machine.draining or ()), machine.epoch - world.epoch,
+        machine.revoked - world.revoked,
         len(world.askers), machine.in_flight, len(old),
     )  # fmt: skip
     places = [(*client[:-1], tuple([place[:2] for place in client[-1]])) for client in clients]
@@ -174,7 +176,7 @@ def thaw(state: State, scope: Scope) -> World:
     """A world in this state, with names of its own, always the same ones."""
     flags, planned, openings, queue, clients = marshal.loads(state)
     (
-        closed, _, paused, _, ghostly, kick, kept, told_active, crashes, drains, _, _, _, _, _,
+        closed, _, paused, _, removed, _, ghostly, kick, kept, told_active, crashes, drains, _, _, _, _, _, _,
     ) = flags  # fmt: skip
     world = scope.world()
     world.checking = False
@@ -182,6 +184,7 @@ def thaw(state: State, scope: Scope) -> World:
     world.epoch = machine.epoch = 1
     world.closed = machine.closed = closed
     world.paused = machine.paused = paused
+    world.removed = machine.removed = removed
     world.kick, world.crashes, world.kept = kick, crashes, kept
     machine.told_active = told_active
     if ghostly:

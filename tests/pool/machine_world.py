@@ -78,7 +78,7 @@ class World(Books):
             assert reply is not None
             self.drains.append(reply)
         elif kind is m.Pause or kind is m.Resume:
-            self.paused = kind is m.Pause
+            self.paused = kind is m.Pause and not self.removed
         crash_at, self.crash_next = self.crash_next, None
         try:
             effects = list(self._turn(message, reply, crash_at) or ())
@@ -180,7 +180,8 @@ class World(Books):
             client.from_crash = client.used
         self.machine = self.machine.successor()
         assert self.machine.epoch >= self.epoch, "I2: a crash has lost a revocation"
-        self.epoch = self.machine.epoch
+        assert self.machine.revoked >= self.revoked, "a crash takes a revocation for less"
+        self.epoch, self.revoked = self.machine.epoch, self.machine.revoked
         self.kick = True
         self.crashes += 1
 
@@ -377,7 +378,20 @@ class World(Books):
 
     def revoke(self) -> None:
         self.epoch += 1
+        self.revoked = self.epoch
         self.send(m.Revoke("revoked"))
+
+    def reconfigure(self, how: str) -> None:
+        """Other bindings (`bindings`), another client too (`clients`), or no server any more (`removed`)."""
+        client, crash = self.machine.client, self.crash_next
+        self.epoch += 1
+        self.removed = how == "removed"
+        self.paused = self.paused and not self.removed
+        limits = None if self.removed else self.limits
+        self.send(m.Reconfigure(limits, keep=how == "bindings"))
+        if crash is None:
+            kept = client if how == "bindings" else None
+            assert self.machine.client is kept, "the wrong client is left after a reconfiguration"
 
     def close(self) -> None:
         self.closed = True

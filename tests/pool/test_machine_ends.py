@@ -354,13 +354,17 @@ def test_a_crash_in_the_turn_that_takes_a_place_back_frees_it(final):
         (m.Revoke("left"), "epoch", 1),
         (m.Close(), "closed", True),
         (m.Pause(), "paused", True),
+        (m.Reconfigure(KeyLimits()), "epoch", 1),
+        (m.Reconfigure(None), "removed", True),
     ],
-    ids=["revoke", "close", "pause"],
+    ids=["revoke", "close", "pause", "reconfigure", "remove"],
 )
 def test_a_crash_does_not_lose_what_its_message_decided(message, fact, value):
     case = Case()
-    case.epoch += fact == "epoch"
+    case.epoch += fact in ("epoch", "removed")
+    case.revoked += isinstance(message, m.Revoke)
     case.closed = fact == "closed"
+    case.removed = fact == "removed"
     case.crash_next = -1
     case.send(message)
     assert case.state[fact] == value

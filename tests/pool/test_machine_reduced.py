@@ -17,7 +17,16 @@ from tests.pool.machine_moves import all_moves, is_late, make, may_crash
 from tests.pool.machine_scopes import EVERY, INNER, SMALL
 from tests.pool.machine_states import freeze, thaw
 
-ODDS = {"admit": 1, "plan": 1, "opened": 1, "close_done": 1, "kicked": 1, "close": 0.01, "revoke": 0.1}
+ODDS = {
+    "admit": 1,
+    "plan": 1,
+    "opened": 1,
+    "close_done": 1,
+    "kicked": 1,
+    "close": 0.01,
+    "revoke": 0.1,
+    "reconfigure": 0.05,
+}
 
 
 @pytest.mark.parametrize("scope", [SMALL, INNER, EVERY], ids=lambda scope: scope.name)

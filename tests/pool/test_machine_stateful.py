@@ -20,7 +20,7 @@ CALLERS = {"admit", "nest", "cancel", "leave", "time_out", "give_up"}
 CLIENTS = {"plan", "opened", "late_opened", "open_failed", "forget", "close_done", "lose"}
 LISTS = {"listed", "notice", "plan_seen", "shared_moves"}
 SILENT = {"cancel", "forget", "crash", "kicked"}  # no turn of their own, or the one that ends a crash
-OPERATORS = {"evict", "revoke", "pause", "resume", "drain", "close", "crash", "kicked"}
+OPERATORS = {"evict", "revoke", "reconfigure", "pause", "resume", "drain", "close", "crash", "kicked"}
 
 
 class MachineWalk(RuleBasedStateMachine):
