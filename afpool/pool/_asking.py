@@ -58,8 +58,15 @@ def ask_identity(identity: CallerIdentity) -> Identity:
     return asked
 
 
-def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> Identity:
+def check_identity(
+    actor: KeyActor, who: Identity | Callable[[], Identity | None] | None, keyed_on: tuple[str, ...]
+) -> Identity:
     """Ask the caller identity, and raise unless it encodes to the actor's key.
+
+    Args:
+        actor: Of the key.
+        who: The caller identity.
+        keyed_on: The fields that the server was keyed on when whatever is asked for was bound.
 
     Raises:
         IdentityMismatch: It names somebody else, nobody, or could not be asked.
@@ -72,7 +79,7 @@ def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None
             who, cause = None, error
     if isinstance(who, Identity):
         try:
-            if encode_key(actor.server.name, who, actor.server.keyed_on) == actor.key:
+            if encode_key(actor.server.name, who, keyed_on) == actor.key:
                 return who
         except IdentityMissing:
             pass

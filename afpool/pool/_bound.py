@@ -30,6 +30,7 @@ class Binding:
     Attributes:
         actor: The actor of the key that it was listed for.
         epoch: The key's epoch then.
+        keyed_on: The identity fields that the server was keyed on then.
         context: The plan context, `pc:...`.
         authorization: The name that `share` gave; never shown.
         list: The list that it came from: an incarnation's own, or a shared entry's.
@@ -40,6 +41,7 @@ class Binding:
 
     actor: KeyActor
     epoch: int
+    keyed_on: tuple[str, ...]
     context: str
     authorization: str | None
     list: ListState
@@ -258,7 +260,10 @@ class Toolset(Mapping[str, BoundTool]):
 class Listing:
     """One list as one identity received it; makes bound tools of it."""
 
-    __slots__ = ("actor", "authorization", "catalog", "client_id", "context", "epoch", "generation", "list")
+    __slots__ = (
+        "actor", "authorization", "catalog", "client_id", "context", "epoch", "generation", "keyed_on",
+        "list",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -271,6 +276,7 @@ class Listing:
         assert state.catalog is not None
         self.actor = actor
         self.epoch = actor.machine.epoch
+        self.keyed_on = actor.server.keyed_on
         self.context = context
         self.authorization = authorization
         self.list = state
@@ -291,6 +297,7 @@ class Listing:
             Binding(
                 self.actor,
                 self.epoch,
+                self.keyed_on,
                 self.context,
                 self.authorization,
                 self.list,

@@ -71,6 +71,7 @@ class ServerBinding:
     Attributes:
         actor: The actor of the key that it was bound for.
         epoch: The key's epoch then.
+        keyed_on: The identity fields that the server was keyed on then.
         context: The plan context, `pc:...`.
         authorization: The name that `share` gave; never shown.
         client_id: The incarnation that was the key's then.
@@ -78,6 +79,7 @@ class ServerBinding:
 
     actor: KeyActor
     epoch: int
+    keyed_on: tuple[str, ...]
     context: str
     authorization: str | None
     client_id: int
@@ -290,7 +292,7 @@ class BoundServer:
         """
         actor = self.binding.actor
         await trio.lowlevel.checkpoint()
-        check_identity(actor, identity)
+        check_identity(actor, identity, self.binding.keyed_on)
         current = actor.machine.client
         mine = [entry for entry in of(actor, uri) if entry.binding is self.binding]
         there = any(current is not None and entry.client_id == current.id for entry in mine)
@@ -330,7 +332,9 @@ async def bind_server(actor: KeyActor, identity: CallerIdentity, deadline: float
         client = await asker.through(client_for(actor))
         negotiated = client.negotiated
         assert negotiated is not None
-        binding = ServerBinding(actor, asker.epoch, client.context, asker.authorization, client.id)
+        binding = ServerBinding(
+            actor, asker.epoch, asker.keyed_on, client.context, asker.authorization, client.id
+        )
         return BoundServer(binding, negotiated.capabilities, negotiated.instructions)
 
 

@@ -176,7 +176,7 @@ class Call:
             if live is None or live.handle is not client or client.lost is not None:
                 raise self._client_gone(client)
         if callable(self.identity):
-            check_identity(actor, self.identity)
+            check_identity(actor, self.identity, binding.keyed_on)
         listed = self.list
         if listed is not None:
             self.check_list(listed, gate=gate)
@@ -271,7 +271,7 @@ class Call:
             raise revoked()
         who = self.identity
         if callable(who):
-            check_identity(self.actor, who)
+            check_identity(self.actor, who, self.binding.keyed_on)
 
     @property
     def definition(self) -> Definition:

@@ -138,7 +138,7 @@ def settle(key: KeyState, msg: m.Settle, _: object) -> Effects | None:
 def _gave_back(key: KeyState, client: ClientState, effects: Effects) -> Effects | None:
     client.leases -= 1
     if client is not key.client and client.leases == 0:
-        effects.append(m.CloseClient(client.handle, "replaced"))  # M3
+        effects.append(m.CloseClient(client.handle, client.retired))  # M3
     if key.waiting:
         grant(key, effects)  # the place is the key's, whichever client it was on
     if not key.leases and key.draining is not None:

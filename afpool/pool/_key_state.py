@@ -53,7 +53,9 @@ class KeyLimits:
 class ClientState:
     """What the key knows of one incarnation."""
 
-    __slots__ = ("abandoned", "context", "handle", "id", "leases", "list", "silent", "wait_for_close")
+    __slots__ = (
+        "abandoned", "context", "handle", "id", "leases", "list", "retired", "silent", "wait_for_close",
+    )  # fmt: skip
 
     def __init__(self, client_id: int, context: str, handle: Any) -> None:
         self.id = client_id
@@ -64,6 +66,7 @@ class ClientState:
         self.abandoned = 0  # in a row
         self.silent = 0  # in a row
         self.wait_for_close = False  # the next opening waits until it is gone
+        self.retired = ""  # why it is no longer the key's
 
     def end_list(self) -> None:
         """Nobody stands behind its list any more."""
@@ -208,6 +211,7 @@ class KeyState:
         self.old[client.id] = client
         self.client = None
         client.wait_for_close = wait_for_close
+        client.retired = reason
         client.end_list()
         if client.leases == 0:
             effects.append(m.CloseClient(client.handle, reason))

@@ -39,16 +39,17 @@ T = TypeVar("T")
 class Asker:
     """Somebody who lists for one identity; every wait comes back through `check`."""
 
-    __slots__ = ("actor", "authorization", "deadline", "epoch", "identity")
+    __slots__ = ("actor", "authorization", "deadline", "epoch", "identity", "keyed_on")
 
     def __init__(self, actor: KeyActor, identity: CallerIdentity, deadline: float) -> None:
         self.actor = actor
         self.identity = identity
         self.deadline = deadline
         self.epoch = actor.machine.epoch
+        self.keyed_on = actor.server.keyed_on
         if actor.machine.removed:
             raise reconfigured()
-        check_identity(actor, identity)
+        check_identity(actor, identity, self.keyed_on)
         self.authorization = ask_share(actor)
 
     def check(self) -> None:
@@ -59,7 +60,7 @@ class Asker:
         if actor.machine.epoch != self.epoch:
             raise epoch_over(actor.machine, self.epoch)
         if callable(self.identity):
-            check_identity(actor, self.identity)
+            check_identity(actor, self.identity, self.keyed_on)
         if ask_share(actor) != self.authorization:
             raise BindingChanged(
                 "the authorization name of this identity changed while its tools were listed"
@@ -86,7 +87,7 @@ async def list_servers(
         actor = pool.actor_for(names[0], identity)
         return Toolset([await list_tools(actor, identity, deadline, refresh=refresh)], {})
     listings: dict[str, Listing] = {}
-    problems: dict[str, AfpoolError] = {}
+    actors, problems = _actors(pool, names, identity)
 
     async def one(name: str, actor: KeyActor) -> None:
         try:
@@ -95,13 +96,8 @@ async def list_servers(
             problems[name] = error
 
     async with trio.open_nursery() as nursery:
-        for name in names:
-            try:
-                actor = pool.actor_for(name, identity)  # here: a later step may find another configuration
-            except AfpoolError as error:
-                problems[name] = error
-            else:
-                nursery.start_soon(one, name, actor)
+        for name, actor in actors.items():
+            nursery.start_soon(one, name, actor)
     if not listings and names:
         raise next(problems[name] for name in names)
     return Toolset([listings[name] for name in names if name in listings], problems)
@@ -109,24 +105,37 @@ async def list_servers(
 
 async def warm_up(pool: Pool, names: Sequence[str], identity: CallerIdentity) -> None:
     """Open the clients of an identity, all at once; see `Pool.warm`."""
-    failures: list[AfpoolError] = []
+    actors, failures = _actors(pool, names, identity)
 
-    async def one(actor: KeyActor) -> None:
+    async def one(name: str, actor: KeyActor) -> None:
         try:
             await client_for(actor, fresh=True)
         except AfpoolError as error:
-            failures.append(error)
+            failures[name] = error
 
     async with trio.open_nursery() as nursery:
-        for name in names:
-            try:
-                actor = pool.actor_for(name, identity)
-            except AfpoolError as error:
-                failures.append(error)
-            else:
-                nursery.start_soon(one, actor)
-    if failures:
-        raise failures[0]
+        for name, actor in actors.items():
+            nursery.start_soon(one, name, actor)
+    for error in failures.values():
+        raise error
+
+
+def _actors(
+    pool: Pool, names: Sequence[str], identity: CallerIdentity
+) -> tuple[dict[str, KeyActor], dict[str, AfpoolError]]:
+    """The actors of an identity at these servers, in one step: later there may be another configuration.
+
+    Returns:
+        Them, and why others are missing.
+    """
+    actors: dict[str, KeyActor] = {}
+    problems: dict[str, AfpoolError] = {}
+    for name in names:
+        try:
+            actors[name] = pool.actor_for(name, identity)
+        except AfpoolError as error:
+            problems[name] = error
+    return actors, problems
 
 
 async def list_tools(actor: KeyActor, identity: CallerIdentity, deadline: float, *, refresh: bool) -> Listing:

@@ -175,7 +175,7 @@ async def _steps(call: Call) -> Any:
     pool = actor.pool
     definition = call.binding.definition
     # 1, 2
-    call.tenant = check_identity(actor, call.identity).tenant
+    call.tenant = check_identity(actor, call.identity, call.binding.keyed_on).tenant
     call.recheck("start", gate=False)
     if definition is not None:
         pin = actor.server.pins.get(definition.name)

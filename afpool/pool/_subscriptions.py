@@ -199,7 +199,7 @@ class Subscription(AsyncIterator[ResourceUpdate]):
                 raise PoolClosed("the pool is closing; no further update comes", delivery=NOT_SENT)
             if actor.machine.epoch != self.binding.epoch:
                 raise epoch_over(actor.machine, self.binding.epoch)
-            check_identity(actor, self._identity)
+            check_identity(actor, self._identity, self.binding.keyed_on)
             if ask_share(actor) != self.binding.authorization:
                 raise BindingChanged(
                     "the authorization name of this identity has changed; bind the server again"

@@ -7,12 +7,14 @@ wait ends, and the call has to be refused with the right word, before a byte of 
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 import trio
 
+from afpool import Server
 from afpool.testing import FakeTool, echo_tool
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, CAROL, Hold, memory_world, quiet, raises, start, until, world
@@ -199,6 +201,30 @@ async def share_is_no_name(s: Scene) -> None:
     s.w.host.names["alice"] = 7
 
 
+async def rebound(s: Scene) -> None:
+    done = s.w.pool.reconfigure([Server(name="files", validate_output=True)])
+    assert done.changed == ("files",)
+
+
+async def reopened(s: Scene) -> None:
+    done = s.w.pool.reconfigure([Server(name="files", compare_without=("/_meta",))])
+    assert done.changed == ("files",)
+
+
+async def removed(s: Scene) -> None:
+    assert s.w.pool.reconfigure([]).removed == ("files",)
+
+
+async def other_plan_function(s: Scene) -> None:
+    done = s.w.pool.reconfigure([Server(name="files")], plan=functools.partial(s.w.host.plan))
+    assert done.changed == ("files",)
+
+
+async def other_share_function(s: Scene) -> None:
+    done = s.w.pool.reconfigure([Server(name="files")], share=lambda server, who: "team")
+    assert done.unchanged == ("files",)
+
+
 async def withdrawn(s: Scene) -> None:
     assert s.w.pool.cancel("the-call")
 
@@ -223,6 +249,11 @@ CHANGES: dict[str, tuple[Callable[[Scene], Awaitable[None]], str, set[str] | Non
     "shared-otherwise": (shared_otherwise, "binding-changed", None),
     "share-raises": (share_raises, "share-failed", None),
     "share-no-name": (share_is_no_name, "share-failed", None),
+    "rebound": (rebound, "binding-changed", None),
+    "reopened": (reopened, "binding-changed", None),
+    "removed": (removed, "binding-changed", None),
+    "other-plan-function": (other_plan_function, "binding-changed", None),
+    "other-share-function": (other_share_function, "binding-changed", None),
     "withdrawn": (withdrawn, "cancelled", None),
     "late": (late, "deadline-exceeded", None),
 }

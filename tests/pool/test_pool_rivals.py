@@ -88,11 +88,25 @@ def revoked(pool: Pool, host: Host) -> None:
     pool.invalidate(identity=ALICE)
 
 
+def reconfigured(pool: Pool, host: Host) -> None:
+    validates = not pool.servers["files"].validate_output
+    assert pool.reconfigure([Server(name="files", validate_output=validates)]).changed
+
+
+def removed(pool: Pool, host: Host) -> None:
+    pool.reconfigure([])
+    assert pool.reconfigure([Server(name="files")]).added
+
+
 CLOSERS = {
     "share-changed": (share_changed, "binding-changed"),
     "list-noticed": (notice_came, "stale-tools"),
     "revoked": (revoked, "binding-changed"),
+    "reconfigured": (reconfigured, "binding-changed"),
+    "removed": (removed, "binding-changed"),
 }
+
+NEW_CLIENTS = {"revoked", "removed"}
 
 
 @pytest.mark.parametrize("closer", CLOSERS)
@@ -100,8 +114,8 @@ CLOSERS = {
 async def test_nothing_leaves_after_a_rival_has_closed_the_gate(way, closer, tmp_path):
     over, steps = WAYS[way]
     close, code = CLOSERS[closer]
-    # a revoked key needs a new client; a child takes long to start, a handshake some time
-    rounds = {"stdio": 8, "tls": 50}.get(way, ROUNDS) if closer == "revoked" else ROUNDS
+    # such a key needs a new client; a child takes long to start, a handshake some time
+    rounds = {"stdio": 8, "tls": 50}.get(way, ROUNDS) if closer in NEW_CLIENTS else ROUNDS
     too_late: list[int] = []
     with trio.fail_after(100):
         async with over(tmp_path) as (host, seen):
