@@ -5,7 +5,8 @@ Rules:
 * All or nothing, in one step: what cannot be changed, and what is wrong, is raised before anything changes.
 * What is done to a server's tools (`wants`, `redact`, `ceilings`) is done at each listing: it holds from the
   next one on. What the host fills is another matter: an argument that is filled now was the model's to say in
-  an older listing, or the other way round. So tools that were listed under other fills are refused.
+  an older listing, or the other way round. So tools that were listed under other fills are refused. What a
+  server has declared before is remembered as long as it is configured with the same fills.
 * A tool of the host's own is the object that was offered. Another one under its name is another tool.
 * Calls that run keep the hooks and limits that they began with.
 """
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..pool import Reconfigured
     from ._config import RuntimeConfig
     from ._runtime import Runtime
-    from ._served import Served
 
 FIXED: Final = ("signer", "secret", "artifacts", "on_use", "on_authorization", "seams")
 """What a runtime is opened with for good."""
@@ -46,9 +46,11 @@ def reconfigure(runtime: Runtime, config: RuntimeConfig) -> Reconfigured:
         if server.name in runtime.served and _rules(old, server.name).fill != _rules(config, server.name).fill
     ]
     door = runtime.make_door(config)
-    anew = {server.name: runtime.serve(server.name, config) for server in config.servers}
-    under = {
-        name: served.under(_rules(config, name)) for name, served in runtime.served.items() if name in anew
+    served = {
+        server.name: runtime.served[server.name].under(_rules(config, server.name))
+        if server.name in runtime.served
+        else runtime.serve(server.name, config)
+        for server in config.servers
     }
     done = runtime.pool.reconfigure(
         config.servers,
@@ -58,9 +60,6 @@ def reconfigure(runtime: Runtime, config: RuntimeConfig) -> Reconfigured:
         limits=Limits(**{name: value for name, value in config.pool.items() if name in _LIMITS}),
         rebind=refilled,
     )
-    served: Mapping[str, Served] = {
-        name: under[name] if name in done.unchanged else fresh for name, fresh in anew.items()
-    }
     runtime.put(config, door, served, done)
     return done
 

@@ -276,7 +276,7 @@ class Runtime:
             if offered is None or offered.place_of(name)[0] is None:
                 tool = self._local.get(name)
             if offered is not None and offered.own(name) is not tool:
-                toolset = offered
+                toolset, tool = offered, None
                 problem = BindingChanged(
                     "this tool of the host's own is another one by now, or gone; nothing ran; list the tools "
                     "again"

@@ -7,7 +7,7 @@ import json
 import pytest
 import trio
 
-from afpool import Identity, Issued, header_map
+from afpool import Identity, Issued, Server, header_map
 from afpool.client._answer_sink import AnswerSink
 from afpool.client._resume import event_id_header
 from afpool.testing import BreakOff, Hang, Hold, Sse, Status, progress_tool, sleep_tool
@@ -274,6 +274,41 @@ async def test_a_revoked_key_asks_for_nothing_more(jumping):
             await it.server.wait_for("tools/call")
             await trio.sleep(1)
             it.pool.invalidate(identity=Identity(tenant="acme", principal="alice"))
+            with trio.fail_after(20):
+                await call.done.wait()
+        assert call.error is not None
+        assert call.error.delivery == "in-doubt"
+        assert not askings(it.server)
+
+
+@pytest.mark.parametrize("way", ["changed", "removed"])
+async def test_the_rest_of_an_answer_is_asked_for_also_where_its_server_is_reconfigured(jumping, way):
+    async with world() as it:
+        tool = await it.tool()
+        it.server.on("tools/call", BreakOff(retry=5_000), times=1)
+        async with trio.open_nursery() as nursery:
+            call = start(nursery, lambda: tool.call({"text": "x"}, identity=ALICE))
+            await it.server.wait_for("tools/call")
+            await trio.sleep(1)
+            with_new_clients = Server(name="files", compare_without=("/_meta",))
+            it.pool.reconfigure([with_new_clients] if way == "changed" else [])
+            with trio.fail_after(20):
+                assert "x" in (await call.answer()).text
+            await until(lambda: not it.pool.openings.clients)
+        assert len(askings(it.server)) == it.sent() == 1
+        quiet(it.pool)
+
+
+async def test_a_key_that_is_revoked_after_its_server_was_reconfigured_asks_for_nothing_more(jumping):
+    async with world() as it:
+        tool = await it.tool()
+        it.server.on("tools/call", BreakOff(retry=5_000))
+        async with trio.open_nursery() as nursery:
+            call = start(nursery, lambda: tool.call({"text": "x"}, identity=ALICE))
+            await it.server.wait_for("tools/call")
+            await trio.sleep(1)
+            it.pool.reconfigure([])
+            assert it.pool.invalidate(identity=ALICE) == 1
             with trio.fail_after(20):
                 await call.done.wait()
         assert call.error is not None
