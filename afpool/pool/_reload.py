@@ -92,9 +92,9 @@ class _Wanted:
     rebind: frozenset[str]
 
     @property
-    def ended(self) -> frozenset[str]:
-        """Servers whose clients end, or that begin anew."""
-        return self.added | self.removed | self.reopen
+    def ended(self) -> tuple[str, ...]:
+        """Servers whose clients end, or that begin anew; in order, so that every run is the same."""
+        return tuple(sorted(self.added | self.removed | self.reopen))
 
     def result(self, pool: Pool, event: int) -> Reconfigured:
         changed = self.reopen | self.rebind

@@ -24,6 +24,7 @@ from tests.simulation.ground import (
     Heard,
     Named,
     PlanTold,
+    Reconfigured,
     Revoked,
     Shared,
     Withdrawn,
@@ -94,7 +95,7 @@ def _share_raised(case: Case) -> bool:
 
 def _binding_changed(case: Case) -> bool:
     key, since = case.began.key, case.since
-    if case.any(Revoked, lambda fact: key in fact.keys, since=since):
+    if any(case.any(kind, lambda fact: key in fact.keys, since=since) for kind in (Revoked, Reconfigured)):
         return True
     names = [fact.name for fact in of(case.facts, Shared) if fact.key == key]
     contexts = {fact.context for fact in of(case.facts, PlanTold) if fact.key == key}

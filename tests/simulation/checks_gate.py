@@ -26,6 +26,7 @@ from tests.simulation.ground import (
     Paused,
     PlanTold,
     Ran,
+    Reconfigured,
     Request,
     Resumed,
     Revoked,
@@ -49,6 +50,7 @@ class _State:
 
     closing: bool = False
     revoked: dict[str, int] = attrs.field(factory=dict)
+    reconfigured: dict[str, int] = attrs.field(factory=dict)
     killed: dict[str, int] = attrs.field(factory=dict)
     crashed: dict[str, int] = attrs.field(factory=dict)
     paused: dict[str, int] = attrs.field(factory=dict)
@@ -71,6 +73,8 @@ class _State:
                 self.closing = True
             case Revoked():
                 self.revoked.update(dict.fromkeys(fact.keys, fact.seq))
+            case Reconfigured():
+                self.reconfigured.update(dict.fromkeys(fact.keys, fact.seq))
             case Killed():
                 self.killed[fact.key] = fact.seq
             case Crashed():
@@ -157,8 +161,11 @@ def _closed(state: _State, began: Began, request: Request) -> Iterator[tuple[str
     if state.closing:
         yield "I2", "left after the pool had begun to close"
     since = began.seq if bound is None else bound.epoch_from
-    if state.revoked.get(key, -1) > (began.seq if bound is None else max(since, bound.seq)):
+    ground = began.seq if bound is None else max(since, bound.seq)
+    if state.revoked.get(key, -1) > ground:
         yield "I2", "left after its key had been invalidated"
+    if state.reconfigured.get(key, -1) > ground:
+        yield "I2", "left after its server had been configured otherwise"
     linked = state.linked[request.link]
     for what, when in (("killed", state.killed.get(key, -1)), ("crashed", state.crashed.get(key, -1))):
         if when > linked.seq:

@@ -23,6 +23,7 @@ import afpool
 from afpool import Identity, Server
 from afpool.pool import Limits
 from tests.simulation import steps as s
+from tests.simulation.driver_config import Configuration
 from tests.simulation.driver_end import End
 from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
@@ -111,6 +112,7 @@ class Run:
         self.stalled_until = 0.0
         self.left = trio.Event()
         self.end = End(self)
+        self.configuration = Configuration(self)
         self._task_ended = trio.Event()
         self._block = trio.CancelScope()
 
@@ -162,6 +164,7 @@ class Run:
 
     async def _hold_pool(self, *, task_status: Any) -> None:
         servers, options = self.pool_options()
+        self.configuration.base = {server.name: server for server in servers}
         with self._block:
             async with afpool.open_pool(servers, **options) as pool:
                 self.pool = pool
@@ -279,10 +282,10 @@ class Run:
         return key_of(self.story.world.server(server), self.identity(who))
 
     def pool_key(self, who: str, server: str) -> Any:
-        """The same as the pool writes it. Raises Skip where there is none."""
+        """The same as the pool writes it. Raises Skip where there is none, or no such server now."""
         try:
             return self.pool.key_of(self.identity(who), server)
-        except afpool.IdentityMissing:
+        except (afpool.IdentityMissing, LookupError):
             raise Skip from None
 
     def pool_key_or_none(self, who: str, server: str) -> Any:

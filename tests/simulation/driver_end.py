@@ -115,6 +115,7 @@ class End:
         run = self.run
         run.host.heal()
         run.crashes.disarm()
+        run.configuration.restore()
         for place in run.all_places():
             place.heal()
         for actor in run.pool.actors():
@@ -234,6 +235,9 @@ class End:
             "waiting": numbers.waiting,
             "waiting for the runtime": numbers.waiting_runtime,
             "settling": numbers.settling,
+            "clients of servers that went": sum(
+                client.server not in pool.servers for client in pool.openings.clients.values()
+            ),
         }
 
     def _alive(self) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class HostSteps:
                 host.said(step.who)
             case s.Invalidate():
                 self._invalidate(step)
+            case s.Reconfigure():
+                run.configuration.do(step)
             case s.PauseKey():
                 key = self._known(step.who, step.server)
                 run.ground.file(Paused(key=run.key(step.who, step.server)))

@@ -130,7 +130,10 @@ class Work:
                 return await pool.refresh(identity, server, deadline=until)
             return await pool.tools(identity, server, deadline=until)
 
+        gone, changes = server in run.configuration.gone, run.configuration.changes
         toolset = await self.ask(what, ask)
+        if gone and changes == run.configuration.changes and self.last_refusal != "no such server":
+            run.failures.append(f"E4 {server} is not configured, and was listed ({self.last_refusal})")
         if toolset is None or (live and not run.host.caller(who).is_who):
             return False  # none, or those of whoever the live identity named instead
         for name, error in toolset.problems.items():
@@ -180,6 +183,11 @@ class Work:
             run.sim.note(f"{what}: {error.code} {error.delivery}")
             self.last_refusal = error.code
             self._show(error)
+        except LookupError as error:
+            if not run.configuration.gone:
+                run.failed(what, error)
+            run.counts[f"{what}:no such server"] += 1
+            self.last_refusal = "no such server"
         except Exception as error:
             run.failed(what, error)
         return None

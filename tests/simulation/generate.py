@@ -23,10 +23,11 @@ from tests.simulation.strewn import strewn
 if TYPE_CHECKING:
     from tests.simulation.steps import Step
 
-# Motifs that need a feature which many worlds lack, and how many stories know them; others are known by 0.3.
+# Motifs that need a feature which many worlds lack, or have many variants, and how many stories know them;
+# others are known by 0.3.
 OFTEN: Final = {
     "credential_changes": 0.6, "wants_more": 0.5, "subscriptions": 0.5, "broken_off": 0.5, "unreadable": 0.5,
-    "taken_up_again": 0.5,
+    "taken_up_again": 0.5, "reconfigures": 0.6,
 }  # fmt: skip
 
 # How long the busy part of a story takes, and how often so: some things need contention, others time.

@@ -88,6 +88,13 @@ class Revoked(Fact):
 
 
 @attrs.define(eq=False, kw_only=True)
+class Reconfigured(Fact):
+    """Another configuration has come into force, by which all that these keys were bound under ends."""
+
+    keys: frozenset[str]
+
+
+@attrs.define(eq=False, kw_only=True)
 class Killed(Fact):
     """`kill` was told the client that a key had."""
 

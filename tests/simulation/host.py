@@ -104,6 +104,23 @@ class Invalidate(Host):
 
 
 @attrs.frozen(kw_only=True)
+class Reconfigure(Host):
+    """`pool.reconfigure`: another configuration comes into force.
+
+    Args:
+        server: Which server is configured otherwise.
+        how: `bindings`: so that only they end; `named`: they end by `rebind`; `clients`: so that its clients
+            end, too; `remove`; `add`: it comes back; `plan`: another plan function, which gives the same
+            plans; `share`: likewise; `nothing`: all is as it was; `wrong`: what is refused.
+    """
+
+    server: str
+    how: Literal["bindings", "named", "clients", "remove", "add", "plan", "share", "nothing", "wrong"] = (
+        "bindings"
+    )
+
+
+@attrs.frozen(kw_only=True)
 class PauseKey(Host):
     """`pool.pause`."""
 
@@ -145,7 +162,7 @@ class EvictPressure(Host):
 
 Turn: TypeAlias = Literal[
     "any", "Admit", "PlanChanged", "Opened", "OpenFailed", "Listed", "ListChanged", "Settle", "Abandon",
-    "ClientLost", "Evict", "Revoke", "Pause", "Resume", "Drain", "Close",
+    "ClientLost", "Evict", "Revoke", "Reconfigure", "Pause", "Resume", "Drain", "Close",
 ]  # fmt: skip
 
 

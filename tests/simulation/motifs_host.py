@@ -20,6 +20,7 @@ from tests.simulation.steps import (
     KillKey,
     ListTools,
     PauseKey,
+    Reconfigure,
     ResumeKey,
     RotateCredential,
     Step,
@@ -158,6 +159,35 @@ def invalidates(scene: Scene) -> list[Step]:
     )
 
 
+def reconfigures(scene: Scene) -> list[Step]:
+    """Another configuration comes into force under calls; a server goes, and may come back at once."""
+    who, server = scene.some_pair()
+    at = scene.when()
+    how: Any = scene.swarm.weighted(
+        {
+            "bindings": 3, "named": 2, "clients": 4, "remove": 5, "plan": 2, "share": 2, "nothing": 1,
+            "wrong": 1,
+        }
+    )  # fmt: skip
+    change = Reconfigure(at=scene.after(at, 0.4), server=server.name, how=how)
+    crashes: list[Step] = []
+    if scene.swarm.chance(0.1):
+        after = scene.swarm.chance(0.5)
+        crashes = [CrashActor(at=at, who=who, server=server.name, turn="Reconfigure", after=after)]
+    back: list[Step] = []
+    if how == "remove" and scene.swarm.chance(0.8):
+        back = [Reconfigure(at=scene.after(change.at, 3.0), server=server.name, how="add")]
+    return flat(
+        _slowed(scene, at, server),
+        crashes,
+        scene.calls(at, who, server, 3),
+        change,
+        scene.calls(scene.after(change.at), who, server, 2),
+        back,
+        *(scene.calls(scene.after(each.at), who, server, 2) for each in back),
+    )
+
+
 def operator(scene: Scene) -> list[Step]:
     """An operator pauses, drains, kills and evicts."""
     who, server = scene.some_pair()
@@ -247,6 +277,6 @@ def closes(scene: Scene) -> list[Step]:
 
 
 HOST_MOTIFS: Final[tuple[Motif, ...]] = (
-    plan_changes, share_changes, credential_changes, caller_withdrawn, invalidates, operator, pressure, crash,
-    closes,
+    plan_changes, share_changes, credential_changes, caller_withdrawn, invalidates, reconfigures, operator,
+    pressure, crash, closes,
 )  # fmt: skip

@@ -13,7 +13,7 @@ import trio
 
 from afpool._base.errors import NOT_SENT
 from afpool.client import _attempt, _ends, _http_way
-from afpool.pool import _call, _deadlines, _janitor, _machine, _openings, _pool, _settle
+from afpool.pool import _call, _deadlines, _janitor, _machine, _openings, _pool, _reload, _settle
 from afpool.pool import _messages as m
 from afpool.protocol import _verdict
 from tests.simulation import steps as s
@@ -196,6 +196,43 @@ def connections_for_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("afpool.client._open.http_channel", shared)
 
 
+def bindings_that_outlive_their_configuration(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(_machine._TURNS, m.Reconfigure, lambda key, message, reply: [])
+    patch.setattr(_reload, "_end_calls", lambda pool, hit, number: None)
+
+
+def clients_that_outlive_their_server(patch: pytest.MonkeyPatch) -> None:
+    reconfigure = _machine.clients.reconfigure
+    patch.setitem(
+        _machine._TURNS,
+        m.Reconfigure,
+        lambda key, message, reply: reconfigure(key, m.Reconfigure(message.limits, keep=True), reply),
+    )
+    patch.setattr(_openings.Openings, "may_evict", lambda self, actor: False)
+
+
+def servers_that_stay(patch: pytest.MonkeyPatch) -> None:
+    put = _reload._put
+
+    def keep(pool: Any, wanted: Any) -> None:
+        before = pool.servers
+        put(pool, wanted)
+        pool.servers = {**before, **pool.servers}
+        pool.key_limits = _reload.limits_of(pool.limits, pool.servers)
+
+    patch.setattr(_reload, "_put", keep)
+
+
+def a_configuration_by_halves(patch: pytest.MonkeyPatch) -> None:
+    wanted = _reload._wanted
+
+    def hasty(pool: Any, servers: Any, plan: Any, *more: Any) -> Any:
+        pool.plan = pool.plan if plan is ... else plan
+        return wanted(pool, servers, plan, *more)
+
+    patch.setattr(_reload, "_wanted", hasty)
+
+
 # ------------------------------------------------------------------------------------------ what shows it
 
 SLOW = Weather(connect=0.5)
@@ -292,6 +329,32 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
         "two people over one connection",
         connections_for_everybody,
         story(listed(), listed("bob"), call(1, 1), call(2, 2, who="bob")),
+    ),
+    "I2 configuration": (
+        "its server was configured otherwise while it waited for a place",
+        bindings_that_outlive_their_configuration,
+        story(
+            listed(), sleeping(1, 1, 2), call(1.1, 2), s.Reconfigure(at=2, server="files", how="clients"),
+            limits={"max_operations": 1},
+        ),
+    ),
+    "I4 removed": (
+        "a server that was removed",
+        clients_that_outlive_their_server,
+        story(listed(), call(1, 1), s.Reconfigure(at=2, server="files", how="remove")),
+    ),
+    "E4 removed": (
+        "a server that was removed is listed",
+        servers_that_stay,
+        story(
+            listed(), call(1, 1), s.Reconfigure(at=2, server="files", how="remove"),
+            s.ListTools(at=3, who="alice", server="files"),
+        ),
+    ),
+    "E4 wrong": (
+        "a configuration that is refused",
+        a_configuration_by_halves,
+        story(listed(), s.Reconfigure(at=2, server="files", how="wrong"), call(3, 1)),
     ),
     "E3": (
         "the janitor",

@@ -32,6 +32,7 @@ from tests.simulation.ground import (
     Paused,
     PlanTold,
     Ran,
+    Reconfigured,
     Request,
     Rest,
     Resumed,
@@ -129,6 +130,7 @@ def test_what_leaves_through_an_open_gate(run):
 CLOSED = {
     "the pool": [Closing()],
     "the key": [Revoked(keys=frozenset({ALICE}))],
+    "the configuration": [Reconfigured(keys=frozenset({ALICE}))],
     "a kill": [Killed(key=ALICE)],
     "a crash": [Crashed(key=ALICE)],
     "another name": [Shared(key=ALICE, name="role")],
@@ -738,6 +740,7 @@ CAUSED = [
     ("share-failed", {}, [(Shared, {"key": ALICE, "name": RAISES})]),
     ("binding-changed", {}, [(Shared, {"key": ALICE, "name": "role"})]),
     ("binding-changed", {}, [(Revoked, {"keys": frozenset({ALICE})})]),
+    ("binding-changed", {}, [(Reconfigured, {"keys": frozenset({ALICE})})]),
     ("binding-changed", {}, [(PlanTold, {"key": ALICE, "context": "pc:2", "place": "files-1/0"})]),
     ("stale-tools", {}, [(Heard, {"link": 1, "place": "files-0", "key": ALICE, "method": LIST_CHANGED})]),
     ("cancelled", {}, [(Withdrawn, {"call": "c1", "found": True})]),
