@@ -1,4 +1,4 @@
-"""Another configuration again and again, under load: servers have seen what callers were told, and no more."""
+"""Another configuration again and again, under load: servers have seen what callers were told, no more."""
 
 from __future__ import annotations
 

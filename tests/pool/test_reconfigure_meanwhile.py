@@ -13,6 +13,8 @@ import trio
 
 import afpool
 from afpool import AfpoolError, Identity, Server
+from afpool.pool._flights import client_for
+from afpool.pool._listing import list_tools
 from afpool.protocol import Message
 from afpool.testing import Drop, FakeServer
 from afpool.testing import Hold as HoldAnswer
@@ -166,6 +168,32 @@ async def test_a_server_that_goes_before_its_listing_has_begun_is_not_opened():
             await here.pool.tools(who)
             await until(lambda: "mail" not in here.pool.servers)
             await here.alone("files")
+
+
+async def test_a_call_that_waits_for_its_credential_is_refused_at_once():
+    async with world(credential=True) as w, trio.open_nursery() as nursery:
+        tool = await w.tool()
+        hold = w.host.hold_credential = Hold()
+        call = start(nursery, lambda: tool.call(identity=ALICE, call_id="waits"))
+        await hold.reached.wait()
+        done = w.pool.reconfigure([Server(name="files", validate_output=True)])
+        await call.refusal("binding-changed")  # nobody lets go of what it waits for
+        (use,) = [use for use in w.pool.records.uses if use.call_id == "waits"]
+        assert use.cause == done.event
+        quiet(w.pool)
+
+
+async def test_a_key_that_no_server_leads_to_opens_nothing():
+    async with world() as w:
+        tool = await w.tool()
+        actor = tool.binding.actor
+        w.pool.reconfigure([])
+        await until(lambda: not w.pool.openings.clients)
+        for asked in (client_for(actor), list_tools(actor, ALICE, trio.current_time() + 5, refresh=True)):
+            await refused(asked, "binding-changed")
+        assert w.host.planned == 1
+        assert w.server.count("initialize") == 1
+        assert not w.pool.kept
 
 
 # ---------------------------------------------------------------------------- what a key has beside calls
