@@ -392,9 +392,10 @@ class Pool:
         if self.closing:
             self.background.look()
 
-    def event(self, kind: str, actor: KeyActor, **facts: Any) -> int:
-        """File a numbered event of a key; facts as `EventRing.file` takes them."""
-        return self.records.events.file(self.seams.now(), kind, actor.shown, **facts)
+    def event(self, kind: str, actor: KeyActor | None, **facts: Any) -> int:
+        """File a numbered event of a key, or of the whole pool; facts as `EventRing.file` takes them."""
+        shown = "" if actor is None else actor.shown
+        return self.records.events.file(self.seams.now(), kind, shown, **facts)
 
     # ------------------------------------------------------------------ tasks
 

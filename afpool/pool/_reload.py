@@ -245,7 +245,7 @@ def reconfigure(
         raise PoolClosed("the pool is closed; its configuration is what it was", delivery=NOT_SENT)
     wanted = _wanted(pool, servers, plan, share, credentials, limits, rebind)
     # From here on nothing raises, waits, or calls the app before all of it holds.
-    number = pool.records.events.file(pool.seams.now(), "reconfigured", "", why=_why(wanted))
+    number = pool.event("reconfigured", None, why=_why(wanted))
     result = wanted.result(pool, number)
     shared_otherwise = bool(pool.share != wanted.share)
     _put(pool, wanted)
