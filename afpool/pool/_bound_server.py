@@ -244,7 +244,8 @@ class BoundServer:
             return Errand("logging/setLevel", ("logging",), level_members(level), subject=level)
 
         def read(_: Received, call: Call) -> None:
-            call.actor.log_level = level
+            if call.actor.machine.epoch == call.binding.epoch:  # else nobody stands behind it any more
+                call.actor.log_level = level
 
         await self._run(make, read, identity, how)
 

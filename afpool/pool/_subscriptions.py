@@ -270,6 +270,8 @@ def made(subscription: Subscription, call: Call) -> None:
     subscription.client_id = client.id
     if client.id not in call.actor.pool.openings.clients:
         client_gone(call.actor, client)  # it went while it answered
+    elif not subscription.open and client.retired is None:
+        _let_go(subscription)  # it was ended while the server took it
 
 
 def _let_go(subscription: Subscription) -> None:

@@ -16,7 +16,7 @@ from afpool import AfpoolError, Identity, Server
 from afpool.pool._flights import client_for
 from afpool.pool._listing import list_tools
 from afpool.protocol import Message
-from afpool.testing import Drop, FakeServer
+from afpool.testing import Drop, FakeServer, Rule
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.bound_kit import NOTES, bound_world, furnish
 from tests.pool.kit import ALICE, BOB, Hold, memory_world, quiet, refused, start, until, world
@@ -230,6 +230,36 @@ async def test_a_client_that_stays_is_told_that_nobody_listens_any_more(tmp_path
         await refused(anext(changes), "binding-changed")
         await until(lambda: here.count("resources/unsubscribe") == 1)
         assert here.count("initialize") == 1
+
+
+async def test_a_subscription_that_was_sent_before_is_taken_back(tmp_path):
+    async with bound_world("http", "handshake", tmp_path) as here, trio.open_nursery() as nursery:
+        furnish(here.engine.offers)
+        server = await here.pool.bind(ALICE, "files")
+        event = trio.Event()
+        here.rules.rules.append(Rule("resources/subscribe", HoldAnswer(event), times=1))
+        asked = start(nursery, lambda: server.subscribe(NOTES, identity=ALICE))
+        await until(lambda: here.count("resources/subscribe") == 1)
+        here.pool.reconfigure([Server(name="files", validate_output=True)])
+        event.set()
+        changes = await asked.answer()
+        await refused(anext(changes), "binding-changed")
+        await until(lambda: here.count("resources/unsubscribe") == 1)
+
+
+async def test_a_log_level_that_was_sent_before_is_not_said_again(tmp_path):
+    async with bound_world("http", "handshake", tmp_path) as here, trio.open_nursery() as nursery:
+        furnish(here.engine.offers)
+        server = await here.pool.bind(ALICE, "files")
+        event = trio.Event()
+        here.rules.rules.append(Rule("logging/setLevel", HoldAnswer(event), times=1))
+        asked = start(nursery, lambda: server.set_log_level("error", identity=ALICE))
+        await until(lambda: here.count("logging/setLevel") == 1)
+        here.pool.reconfigure(AGAIN)
+        event.set()
+        await asked.answer()
+        await (await here.pool.bind(ALICE, "files")).resources(identity=ALICE)
+        assert here.count("logging/setLevel") == 1
 
 
 async def test_what_a_removed_server_has_said_is_not_told_any_more():
