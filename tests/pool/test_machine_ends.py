@@ -13,6 +13,7 @@ from afpool._base.errors import (
 from afpool.pool import _messages as m
 from afpool.pool._key_state import KeyLimits
 from afpool.pool._machine import KeyMachine
+from afpool.pool._refusals import epoch_over
 from tests.pool.machine_books import (
     HOLDING,
     LISTS,
@@ -368,6 +369,30 @@ def test_a_crash_does_not_lose_what_its_message_decided(message, fact, value):
     case.crash_next = -1
     case.send(message)
     assert case.state[fact] == value
+
+
+@pytest.mark.parametrize("crash", [None, -1, -4], ids=["done", "at its first line", "in its middle"])
+def test_a_reconfiguration_brings_its_limits_also_where_its_turn_crashes(crash):
+    case = Case()
+    case.limits = KeyLimits(case.limits.max_operations, case.limits.max_waiting, recheck_lists=True)
+    case.epoch += 1
+    case.crash_next = crash
+    case.send(m.Reconfigure(case.limits))
+    assert case.machine.limits is case.limits
+    assert case.crashes == (crash is not None)
+
+
+def test_what_a_reconfiguration_ends_is_told_from_what_a_revocation_ends():
+    case = Case()
+    bound = case.epoch
+    case.reconfigure("bindings")
+    assert "configuration" in str(epoch_over(case.machine, bound))
+    case.revoke()
+    assert "revoked" in str(epoch_over(case.machine, bound))
+    later = case.epoch
+    case.reconfigure("clients")
+    assert "configuration" in str(epoch_over(case.machine, later))
+    assert "revoked" in str(epoch_over(case.machine, bound))
 
 
 def test_a_crash_while_a_client_comes_closes_that_client():
