@@ -237,8 +237,12 @@ async def test_limits_that_are_none(limits: Mapping[str, Any], word: str):
 
 
 async def test_servers_that_are_none():
-    with pytest.raises(ValueError, match="at least one"):
-        async with afpool.open_pool([]):
+    async with afpool.open_pool([]) as pool:  # some may be configured later
+        assert len(await pool.tools(ALICE)) == 0
+        with pytest.raises(LookupError, match="no server 'files'"):
+            await pool.tools(ALICE, "files")
+    with pytest.raises(TypeError, match="takes Server objects, not str"):
+        async with afpool.open_pool(["files"]):  # type: ignore[list-item]
             pass
     with pytest.raises(ValueError, match="needs a name"):
         Server(name="")

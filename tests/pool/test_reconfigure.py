@@ -276,27 +276,31 @@ async def test_other_keyed_fields_are_other_keys():
 
 
 async def test_one_of_several_servers_has_its_share_of_the_places_from_then_on():
-    async with several("files", max_in_flight=8, max_share=0.5) as here, trio.open_nursery() as nursery:
-        who = [Identity(tenant=f"t{n % 4}", principal=f"p{n}") for n in range(10)]
-        event = trio.Event()
-        for name in ("files", "mail"):
-            here.fakes[name].on("tools/call", HoldAnswer(event), tool="block")
-        tools = [await here.tool("files", "block", who=each) for each in who]
-        calls = [start(nursery, lambda n=n: tools[n].call(identity=who[n])) for n in range(8)]
-        await here.fakes["files"].wait_for("tools/call", 8, tool="block")
-        here.configure("files", "mail")
-        calls.append(start(nursery, lambda: tools[8].call(identity=who[8])))
-        await until(lambda: here.pool.admission.waiting == 1)
-        calls[0].error = None
-        here.pool.cancel(next(call.use.call_id for call in here.pool.running.values() if call.begun))
-        mail = await here.tool("mail", "block", who=who[9])
-        calls.append(start(nursery, lambda: mail.call(identity=who[9])))
-        await here.fakes["mail"].wait_for("tools/call", tool="block")
-        assert len(here.fakes["files"].arrivals("tools/call", "block")) == 8, "it has its share, and more"
-        here.configure("files")
-        event.set()
-        await until(lambda: not here.pool.running)
-        assert len(here.fakes["files"].arrivals("tools/call", "block")) == 9
+    with trio.fail_after(10):
+        async with several("files", max_in_flight=8, max_share=0.5) as here, trio.open_nursery() as nursery:
+            who = [Identity(tenant=f"t{n % 4}", principal=f"p{n}") for n in range(10)]
+            event = trio.Event()
+            files, mail = here.fakes["files"], here.fakes["mail"]
+            for fake in (files, mail):
+                fake.on("tools/call", HoldAnswer(event), tool="block")
+            tools = [await here.tool("files", "block", who=each) for each in who]
+            for n in range(8):
+                start(nursery, lambda n=n: tools[n].call(identity=who[n], call_id=f"c{n}"))
+            await files.wait_for("tools/call", 8, tool="block")
+            here.configure("files", "mail")
+            start(nursery, lambda: tools[8].call(identity=who[8]))
+            await until(lambda: here.pool.admission.waiting == 1)
+            other = await here.tool("mail", "block", who=who[9])
+            assert here.pool.admission.has_share_at("files"), "what it has beyond its share it keeps"
+            here.pool.cancel("c0")
+            start(nursery, lambda: other.call(identity=who[9]))
+            await mail.wait_for("tools/call", tool="block")
+            assert here.sent("files", "block") == 8
+            here.configure("files")
+            event.set()
+            await until(lambda: not here.pool.running)
+            assert here.sent("files", "block") == 9
+            nursery.cancel_scope.cancel()
 
 
 # ---------------------------------------------------------------------------- what is wrong changes nothing

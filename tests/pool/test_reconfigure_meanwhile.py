@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 import afpool
 from afpool import AfpoolError, Identity, Server
@@ -103,22 +104,25 @@ async def test_whoever_opens_ahead_of_need_is_told(way):
 
 
 async def test_a_failure_of_what_was_configured_before_is_no_reason_to_wait():
-    async with world() as w, trio.open_nursery() as nursery:
-        hold = w.host.hold_connect = Hold()
-        listing = start(nursery, w.tool)
+    async with memory_world() as (memory, host, pool), trio.open_nursery() as nursery:
+        hold, ended = Hold(), trio.Event()
+
+        async def stubborn() -> Any:
+            with trio.CancelScope(shield=True):
+                await hold.wait()
+            ended.set()
+            raise OSError("nobody there")
+
+        host.transport = lambda host, projection: afpool.MemoryTransport(name="files", connect=stubborn)
+        listing = start(nursery, lambda: pool.tools(ALICE))
         await hold.reached.wait()
-        failing = w.pool.openings._remember
-
-        def too_late(*args: Any) -> float:
-            raise AssertionError("it was remembered")
-
-        w.pool.openings._remember = too_late  # type: ignore[method-assign]
-        w.server.on("initialize", Drop(), times=1)
-        w.pool.reconfigure(AGAIN)
-        hold.let_go.set()
+        pool.reconfigure(AGAIN)
         await listing.refusal("binding-changed")
-        w.pool.openings._remember = failing  # type: ignore[method-assign]
-        assert not w.pool.openings._backoffs
+        hold.let_go.set()
+        await ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        host.transport = lambda host, projection: afpool.MemoryTransport(name="files", connect=memory.connect)
+        await (await pool.tools(ALICE))["echo"].call(identity=ALICE)
 
 
 async def test_what_was_found_out_of_an_endpoint_is_forgotten_with_the_last_server_that_it_served():
