@@ -32,7 +32,7 @@ from ._served import Served, ServedTools
 from ._toolset import RuntimeToolset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from .._base.identity import CallerIdentity, Identity
     from .._base.model import Progress, Tool, ToolResult
@@ -224,7 +224,14 @@ class Runtime:
         served.acknowledge(arguments)
 
     @trio.lowlevel.enable_ki_protection
-    def reconfigure(self, config: RuntimeConfig | None = None, /, **fields: Any) -> Reconfigured:
+    def reconfigure(
+        self,
+        config: RuntimeConfig | None = None,
+        /,
+        *,
+        replan: Iterable[str] | None = None,
+        **fields: Any,
+    ) -> Reconfigured:
         """Put another configuration into force, in this instant. Synchronous, all or nothing.
 
         What becomes of each server: see `Pool.reconfigure`. Rules hold from the next listing on. Tools that
@@ -234,6 +241,7 @@ class Runtime:
 
         Args:
             config: The whole configuration; the present one when absent.
+            replan: As `Pool.reconfigure`.
             fields: Fields of it, in place of the config's.
 
         Returns:
@@ -246,7 +254,7 @@ class Runtime:
                 limits), or as `RuntimeConfig`.
             TypeError: As `RuntimeConfig`.
         """
-        return reconfigure(self, attrs.evolve(self.config if config is None else config, **fields))
+        return reconfigure(self, attrs.evolve(config or self.config, **fields), replan)
 
     # ------------------------------------------------------------------ for the package
 
