@@ -137,10 +137,13 @@ def _moment(value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"expires_at is in seconds since the Unix epoch, not {type(value).__name__}")
-    if isinstance(value, float) and not isfinite(value):
-        # without end, or no time at all: then it has ended, and is used once
-        return None if value > 0 else 0.0
-    return value
+    try:
+        if isfinite(value):
+            return value
+    except OverflowError:
+        pass  # a whole number beyond all floats
+    # without end; or no time at all, and then it has ended, and is used once
+    return None if value > 0 else 0.0
 
 
 def _words(_: object, field: attrs.Attribute[Any], value: object) -> None:

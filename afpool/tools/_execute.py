@@ -242,5 +242,5 @@ def _reported(report: Any) -> Any:
         }  # fmt: skip
     try:
         return Encoded(json_of(report))
-    except TypeError:
+    except Exception:  # noqa: BLE001 -- also an object that raises when it is looked into
         return f"[not JSON: {type(report).__name__}]"

@@ -224,7 +224,10 @@ def everything_said(*things: Any) -> str:
             said += (one.raw.decode("utf-8", "replace"), repr(one))
             stack.append(one.error)
         elif isinstance(one, BaseException):
-            said += (str(one), repr(one), repr(vars(one)), *getattr(one, "__notes__", ()))
+            for shown in (str, repr, lambda one: repr(vars(one))):
+                with contextlib.suppress(Exception):  # one that cannot be shown shows nothing
+                    said.append(shown(one))
+            said += getattr(one, "__notes__", ())
             stack += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
         elif isinstance(one, list | tuple):
             stack.extend(one)
