@@ -171,6 +171,16 @@ def test_a_value_that_the_validator_cannot_read_is_refused_in_words() -> None:
         assert says in correction("t", args, args, compiled)
 
 
+def test_a_value_that_the_validator_cannot_compare_is_refused_in_words() -> None:
+    compiled = Compiled({"properties": {"d": {"uniqueItems": True}}})
+    one, other = 1, 2  # type: Any, Any
+    for _ in range(300):
+        one, other = [one], [other]
+    args = {"d": [one, other]}
+    assert not compiled.allows(args)
+    assert "nested too deeply to be checked" in correction("t", args, args, compiled)
+
+
 LARGE = {
     "type": "object",
     "properties": {
