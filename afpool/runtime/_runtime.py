@@ -27,7 +27,7 @@ from ._inner import InnerTools
 from ._listing import Lister
 from ._naming import Namings
 from ._reload import reconfigure
-from ._run import OUTDATED, Run, as_problem, new_run, resumed_run
+from ._run import OUTDATED, Run, as_name, as_problem, new_run, resumed_run
 from ._served import Served, ServedTools
 from ._toolset import RuntimeToolset
 
@@ -278,8 +278,9 @@ class Runtime:
         """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`."""
         if self.closed:
             problem = PoolClosed("the runtime is closed; nothing ran", delivery=NOT_SENT)
+        name = as_name(name)
         tool: Tool | None = None
-        if problem is None and isinstance(name, str):
+        if problem is None:
             offered = self._offered(toolset, name, identity)
             if offered is None or offered.place_of(name)[0] is None:
                 tool = self._local.get(name)
@@ -299,7 +300,7 @@ class Runtime:
                 if tool is None:
                     problem = _unknown(name, toolset)
         asking = Asking(
-            name=str(name),
+            name=name,
             tool=tool,
             args=args,
             identity=identity,
@@ -387,7 +388,7 @@ class Runtime:
 
 
 def _unknown(name: str, toolset: RuntimeToolset) -> UnknownTool:
-    text = unknown_tool(str(name), list(toolset))
+    text = unknown_tool(name, list(toolset))
     missing = [f"{server} ({error.code})" for server, error in toolset.problems.items()]
     missing += [f"{server} ({why.partition(':')[0]})" for server, why in toolset.withheld.items()]
     if missing:
