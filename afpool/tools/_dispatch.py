@@ -36,6 +36,7 @@ import trio
 from .._base.errors import (
     ANSWERED,
     IN_DOUBT,
+    NOT_SENT,
     AfpoolError,
     CallDenied,
     DeadlineExceeded,
@@ -238,9 +239,7 @@ class _Call:
         except AfpoolError as error:
             result = error_result(error, self.call_id)
         except Exception as error:  # noqa: BLE001 -- a result is promised, whatever was overlooked
-            fault = ToolFailed(f"The call of {self.name} failed ({type(error).__name__}); it may have run")
-            fault.__cause__ = error
-            result = error_result(fault, self.call_id)
+            result = error_result(self._fault(error), self.call_id)
         except BaseException:
             self._end(None)
             raise
@@ -249,6 +248,16 @@ class _Call:
             untraced(result.error, foreign=self.hides)
         self._end(result)
         return result
+
+    def _fault(self, error: Exception) -> ToolFailed:
+        kind = type(error).__name__
+        if self.executing is not None and self.executing.begun:
+            fault = ToolFailed(f"The call of {self.name} failed ({kind}); it may have run")
+        else:
+            what = f"The call of {self.name} failed before the tool was run ({kind}); nothing ran"
+            fault = ToolFailed(what, delivery=NOT_SENT)
+        fault.__cause__ = error
+        return fault
 
     # ------------------------------------------------------------------ the steps
 
@@ -278,7 +287,9 @@ class _Call:
             raise Overloaded(
                 f"{MAX_DEPTH} tools call one another already; the last, {self.name}, was not run"
             )
-        if not self.written or args is not given or shown is not given:
+        if args is not given:
+            self._check_replaced(args)
+        elif not self.written or shown is not given:
             self._check_json(args)
         if args is not given:
             shown = self._shown(tool, args)
@@ -334,6 +345,16 @@ class _Call:
             raise InvalidArguments(
                 f"The arguments of {self.name} are not JSON at {error.path}: {error.kind}; "
                 "the tool was not run"
+            ) from None
+
+    def _check_replaced(self, args: JsonObject) -> None:
+        try:
+            encode_json(args)
+        except NotJson as error:
+            self.denied = True
+            raise CallDenied(
+                f"a hook replaced the arguments of {self.name} by what is not JSON at {error.path} "
+                f"({error.kind}), which denies the call (the tool was not run)"
             ) from None
 
     def _invalid(self, args: JsonObject, shown: JsonObject, compiled: Compiled) -> InvalidArguments:
@@ -428,7 +449,7 @@ class _Call:
         try:
             encoded = Encoded(encode_json(shown))
         except NotJson:
-            names = [str(key)[:_MAX_NAME].encode("utf-8", "replace").decode() for key in shown]
+            names = [_told(key) for key in shown]
             return Encoded(encode_json(dict.fromkeys(names, "[not JSON]")))
         self.written = True
         return encoded
@@ -459,6 +480,12 @@ class _Call:
         elif self.changed and self.executing is not None and self.executing.begun:
             facts["changed_arg_keys"] = self.changed
         self.record.file("tool_end", facts, code=result.code, delivery=result.delivery)
+
+
+def _told(key: object) -> str:
+    """Write a name that may be no string, or none that JSON holds."""
+    name = key if isinstance(key, str) else f"<{type(key).__name__}>"
+    return name[:_MAX_NAME].encode("utf-8", "replace").decode()
 
 
 def unknown_tool(name: str, names: Sequence[str]) -> str:

@@ -17,9 +17,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-from .._base.errors import NOT_SENT, REFUSED, AfpoolError, InvalidOutput, ProtocolError, ToolFailed
+from .._base.errors import (
+    NOT_SENT,
+    REFUSED,
+    AfpoolError,
+    CredentialFailed,
+    InvalidOutput,
+    ProtocolError,
+    ToolFailed,
+)
 from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
-from .._base.secret import Secret
+from .._base.secret import secrets_of
 from ..artifacts import NoArtifacts
 from ._asked_credentials import Asked
 from ._derive import binding_of
@@ -80,12 +88,19 @@ class Executing:
         self.hide(credential)
 
     def hide(self, credential: Credential) -> None:
-        """Take a credential out of whatever leaves from now on, and out of the calls made from inside."""
+        """Take a credential out of whatever leaves from now on, and out of the calls made from inside.
+
+        Raises:
+            CredentialFailed: It does not say what its secrets are.
+        """
         if any(credential is one for one in self._hidden):
             return
-        self._hidden = (*self._hidden, credential)
         asking = self._asking
-        asking.hidden = (*asking.hidden, *map(Secret, credential.secrets()))
+        secrets = secrets_of(credential)
+        if isinstance(secrets, str):
+            raise CredentialFailed(f"The credential cannot be kept out of what is told: {secrets}")
+        self._hidden = (*self._hidden, credential)
+        asking.hidden = (*asking.hidden, *secrets)
         self._scrubber = Scrubber(asking.hidden)
 
     async def run(self, tool: Tool, args: JsonObject) -> ToolResult:
@@ -187,6 +202,8 @@ class Executing:
                 result = value_result(result, call_id)
             except TypeError as error:
                 raise failed(self._name, error) from None
+        if type(result.raw) is not bytes:
+            raise failed(self._name, TypeError(f"a ToolResult holds bytes, not {type(result.raw).__name__}"))
         if self._scrubber is not None:
             result = await self._scrubber.result(result)
         if not result.has_form:
@@ -225,5 +242,5 @@ def _reported(report: Any) -> Any:
         }  # fmt: skip
     try:
         return Encoded(json_of(report))
-    except TypeError:
+    except Exception:  # noqa: BLE001 -- also an object that raises when it is looked into
         return f"[not JSON: {type(report).__name__}]"

@@ -141,6 +141,16 @@ def content_result(
     return ToolResult(json_of(document), call_id)
 
 
+def is_sound(result: ToolResult) -> bool:
+    """Say whether a result that somebody made by hand is one: bytes that are read as a tool's result."""
+    if type(result.raw) is not bytes:
+        return False
+    try:
+        return result.has_form and isinstance(result.document, dict)
+    except ProtocolError:
+        return False
+
+
 def json_of(value: Any) -> bytes:
     """Write a value as JSON, with what Python has beyond it turned into it.
 
