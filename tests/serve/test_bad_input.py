@@ -92,14 +92,18 @@ async def test_a_slow_head_and_a_slow_body_are_waited_for_only_so_long(tmp_path)
         assert slow.startswith(b"HTTP/1.1 408")
 
 
-async def test_a_slow_head_on_a_kept_connection_is_not_an_idle_one(tmp_path):
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_slow_head_on_a_kept_connection_is_not_an_idle_one(tmp_path, together):
+    begun = b"POST /mcp HTT"
     async with listening(tmp_path) as (here, address), await trio.open_tcp_stream(*address) as stream:
         with trio.fail_after(10):
-            await stream.send_all(call(here))
+            await stream.send_all(call(here) + (begun if together else b""))
             heard = b""
             while not _whole(heard):
                 heard += await stream.receive_some(65536)
-            await stream.send_all(b"POST /mcp HTT")
+            if not together:
+                await until(lambda: not any(one.busy for one in here.service._front.connections))
+                await stream.send_all(begun)
             assert await stream.receive_some(65536) == b""
 
 
