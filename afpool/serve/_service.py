@@ -163,9 +163,8 @@ class Service:
             if said is not None and self._provider is not None and self._said is not None:
                 await self._provider.reconfigure(said.credentials)
                 undo.push_async_callback(_shielded, self._provider.reconfigure, self._said.credentials)
-            reconfigure = getattr(self.runtime, "reconfigure", None)
-            if runtime_config is not None and reconfigure is not None:
-                reconfigure(runtime_config)
+            if runtime_config is not None:
+                self.runtime.reconfigure(runtime_config)
             undo.pop_all()
             prove_by()
         kept = self._kept_back(said, fresh)

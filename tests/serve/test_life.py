@@ -14,7 +14,6 @@ from afpool import (
     HttpTransport,
     Issued,
     Plan,
-    Runtime,
     Server,
     bearer,
     open_runtime,
@@ -25,10 +24,6 @@ from afpool.serve import Bridge, TokenFile, open_service, serve
 from afpool.serve._health import Health
 from afpool.testing import FakeServer, FakeTool, Progress, ask_tool, echo_tool
 from tests.serve.serve_kit import ALICE, BOB, Caller, place, until
-
-reconfigures = pytest.mark.skipif(
-    not hasattr(Runtime, "reconfigure"), reason="a runtime cannot be reconfigured"
-)
 
 
 def held(gate):
@@ -386,7 +381,6 @@ async def test_what_cannot_be_used_is_exit_code_2_and_what_cannot_be_had_1(tmp_p
         assert "taken" in caplog.text
 
 
-@reconfigures
 async def test_a_reload_keeps_what_did_not_change_and_ends_what_did(tmp_path):
     async with (
         FakeServer.http(era="both", tools=[echo_tool("keeps")]) as kept,

@@ -161,7 +161,10 @@ async def test_reloaded_restarted_and_killed_under_load(tmp_path):
         for number, who in enumerate(people)
     }
     port = free_port()
-    async with FakeServer.http(era="both", tools=[FakeTool("work", work)]) as server:
+    async with (
+        FakeServer.http(era="both", tools=[FakeTool("work", work)]) as server,
+        FakeServer.http(era="both", tools=[FakeTool("unused")]) as other,
+    ):
         path = tmp_path / "afpool.toml"
         text = f"""
 [servers.desk]
@@ -188,9 +191,15 @@ file = "{tmp_path}/tokens"
                         await trio.sleep(0.05)
 
             await ran(200)
-            path.write_text(text.replace("drain = 10", "drain = 11"))
-            process.process.send_signal(signal.SIGHUP)
-            await ran(200)
+            # one server comes, changes, and goes; the one that is called stays as it is
+            for more in (
+                f'[servers.more]\nurl = "{other.url}"\n',
+                f'[servers.more]\nurl = "{other.url}/"\n',
+                "",
+            ):
+                path.write_text(more + text)
+                process.process.send_signal(signal.SIGHUP)
+                await ran(100)
             codes.append(await process.end(signal.SIGTERM))
             cut_off = [name for name, verdict in verdicts.items() if verdict == "in-doubt"]
             process = await Process(path).start()
@@ -217,3 +226,4 @@ file = "{tmp_path}/tokens"
             assert arrival.headers["x-principal"] == who
             assert connections.setdefault(arrival.connection, who) == who
         assert server.violations == []
+        assert process.log.read_text().count("reloaded: ") >= 3
