@@ -12,7 +12,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ._http import DRAINING, RETRY
+from ._http_parts import DRAINING, RETRY
 from ._proof_types import Refused, RequestHead, refuse
 from ._streams import connection_of, send_whole
 

@@ -13,8 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
-import math
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
@@ -29,6 +27,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from .._base.errors import Overloaded
 from ._asked import Asked
+from ._http_parts import accepts, headers_of, let_go, one, read_body, refuse_new, rejected, watch, withdraw
 from ._rpc import (
     INVALID_REQUEST,
     REFUSED,
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from ..config import ServeLimits
+    from ._connection import Connection
     from ._kernel import Kernel
-    from ._listener import Connection
     from ._proof_types import Header, Proven, RequestHead
     from ._rpc import Message
     from ._sessions import Session, Sessions
@@ -52,10 +51,6 @@ if TYPE_CHECKING:
 SESSION_HEADER: Final = b"mcp-session-id"
 _VERSION_HEADER: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 _NO_SESSION: Final = "there is no such session here, or not any more; begin anew with `initialize`"
-DRAINING: Final = "the service is ending; nothing was run"
-RETRY: Final = 1.0
-_GONE_BYTES: Final = 8 * 1024 * 1024
-_GONE_SECONDS: Final = 2.0
 
 
 @final
@@ -99,7 +94,7 @@ class HttpEndpoint:
             draining: Whether only what belongs to running calls is taken.
         """
         connection = connection_of(scope)
-        version = _one(head, _VERSION_HEADER)
+        version = one(head, _VERSION_HEADER)
         modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if head.method == "POST":
             await self._post(receive, send, head, proven, connection, version if modern else None, draining)
@@ -117,7 +112,7 @@ class HttpEndpoint:
                 await self._listen(receive, send, head, proven, connection, session)
         except RpcError as error:
             await send_whole(
-                send, connection, error.status or 400, _headers_of(error), error_message(b"", error)
+                send, connection, error.status or 400, headers_of(error), error_message(b"", error)
             )
 
     # ------------------------------------------------------------------ POST
@@ -141,16 +136,16 @@ class HttpEndpoint:
                     "an answer is `application/json` or `text/event-stream`, and the request accepts neither",
                     status=406,
                 )
-            body = await self._body(receive, head)
+            body = await read_body(receive, head, self.limits)
             if body is None:
                 return
             message = read_message(body)
             if draining:
                 refuse_new(message)
         except RpcError as error:
-            await reply.answer(error.status or 400, error_message(b"", error), _headers_of(error))
+            await reply.answer(error.status or 400, error_message(b"", error), headers_of(error))
             if error.status in (408, 413):
-                await _let_go(receive, connection)
+                await let_go(receive, connection)
             return
         if modern is None:
             await self._in_session(receive, reply, head, proven, connection, message)
@@ -166,7 +161,7 @@ class HttpEndpoint:
         connection: Connection | None,
         message: Message,
     ) -> None:
-        opens = message.is_request and message.method == "initialize" and _one(head, SESSION_HEADER) is None
+        opens = message.is_request and message.method == "initialize" and one(head, SESSION_HEADER) is None
         try:
             if opens:
                 session = self._sessions.open(proven, self._kernel.runner(), named=True)
@@ -174,7 +169,7 @@ class HttpEndpoint:
                 session = self._session(head, proven)
         except Overloaded as error:
             refusal = RpcError(REFUSED, error.message, {"code": error.code}, retry_after=error.retry_after)
-            await reply.answer(429, error_message(message.id_raw, refusal), _headers_of(refusal))
+            await reply.answer(429, error_message(message.id_raw, refusal), headers_of(refusal))
             return
         except RpcError as error:
             await reply.answer(error.status or 400, error_message(message.id_raw, error))
@@ -241,7 +236,7 @@ class HttpEndpoint:
             if unsupported is None:
                 await reply.answer(202, b"")
             else:
-                error = _rejected(unsupported)
+                error = rejected(unsupported)
                 await reply.answer(error.status or 400, error_message(b"", error))
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
@@ -249,7 +244,7 @@ class HttpEndpoint:
             {"method": message.method, "params": message.params}, headers=headers
         )
         if isinstance(verdict, InboundLadderRejection):
-            error = _rejected(verdict)
+            error = rejected(verdict)
             await reply.answer(error.status or 400, error_message(message.id_raw, error))
             return
         declared = verdict.client_capabilities
@@ -285,7 +280,7 @@ class HttpEndpoint:
                     body, error = await self._kernel.respond(asked)
                 else:
                     # in a task of its own, so that nothing is waited for once the answer is there
-                    self._nursery.start_soon(_watch, receive, asked.scope, watching)
+                    self._nursery.start_soon(watch, receive, asked.scope, watching)
                     body, error = await self._kernel.respond(asked)
         finally:
             watching.cancel()
@@ -300,7 +295,7 @@ class HttpEndpoint:
         status = 200
         headers: tuple[Header, ...] = ()
         if error is not None:
-            headers = _headers_of(error)
+            headers = headers_of(error)
             status = error.status or (ERROR_CODE_HTTP_STATUS.get(error.code, 200) if modern else 200)
         await reply.answer(status, body, headers)
         return error is None
@@ -329,7 +324,7 @@ class HttpEndpoint:
                 headers = ((SESSION_HEADER, session.id.encode()),)
                 if connection is None:
                     async with trio.open_nursery() as nursery:
-                        nursery.start_soon(_watch, receive, scope, trio.CancelScope())
+                        nursery.start_soon(watch, receive, scope, trio.CancelScope())
                         await channel.run(send, headers)
                         nursery.cancel_scope.cancel()
                 else:
@@ -344,7 +339,7 @@ class HttpEndpoint:
     # ------------------------------------------------------------------ parts of a request
 
     def _session(self, head: RequestHead, proven: Proven) -> Session:
-        name = _one(head, SESSION_HEADER)
+        name = one(head, SESSION_HEADER)
         if name is None:
             raise RpcError(
                 INVALID_REQUEST, "a request names its session; begin one with `initialize`", status=400
@@ -354,105 +349,3 @@ class HttpEndpoint:
             raise RpcError(INVALID_REQUEST, _NO_SESSION, status=404)
         session.use(proven)
         return session
-
-    async def _body(self, receive: Callable[[], Awaitable[Any]], head: RequestHead) -> bytes | None:
-        """Read the body; `None` where the client has gone.
-
-        Raises:
-            RpcError: It is too large, or takes too long.
-        """
-        limit = self.limits.body
-        stated = head.all(b"content-length")
-        if stated and stated[0].isdigit() and (len(stated[0]) > 18 or int(stated[0]) > limit):
-            raise RpcError(INVALID_REQUEST, f"a body has at most {limit} bytes; nothing was run", status=413)
-        pieces: list[bytes] = []
-        size = 0
-        with trio.CancelScope(deadline=trio.current_time() + self.limits.body_timeout):
-            while True:
-                event = await receive()
-                if event["type"] == "http.disconnect":
-                    return None
-                piece = event.get("body", b"")
-                size += len(piece)
-                if size > limit:
-                    raise RpcError(
-                        INVALID_REQUEST, f"a body has at most {limit} bytes; nothing was run", status=413
-                    )
-                pieces.append(piece)
-                if not event.get("more_body"):
-                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        raise RpcError(INVALID_REQUEST, "the body took too long; nothing was run", status=408)
-
-
-def refuse_new(message: Message) -> None:
-    """Refuse what begins something, where only what belongs to running calls is taken any more.
-
-    Raises:
-        RpcError: It does.
-    """
-    if message.is_request and message.params.get("requestState") is None:
-        raise RpcError(REFUSED, DRAINING, {"code": "draining"}, status=503, retry_after=RETRY)
-
-
-def withdraw(session: Session, message: Message) -> None:
-    """Let a client take back a request of its session, if it is under way."""
-    key = message.params.get("requestId")
-    for asked in list(session.in_flight.values()):
-        if asked.message.id == key and type(asked.message.id) is type(key):
-            asked.withdraw()
-
-
-def accepts(head: RequestHead) -> tuple[bool, bool]:
-    """Say whether an answer may be a document, and whether a stream. Without a word either may."""
-    values = head.all(b"accept")
-    if not values:
-        return True, True
-    kinds = {part.partition(b";")[0].strip().lower() for value in values for part in value.split(b",")}
-    every = b"*/*" in kinds
-    return (
-        every or not kinds.isdisjoint((b"application/json", b"application/*")),
-        every or not kinds.isdisjoint((b"text/event-stream", b"text/*")),
-    )
-
-
-def _one(head: RequestHead, name: bytes) -> str | None:
-    values = head.all(name)
-    return values[0].decode("latin-1") if values else None
-
-
-def _rejected(rejection: InboundLadderRejection) -> RpcError:
-    status = ERROR_CODE_HTTP_STATUS.get(rejection.code, 400)
-    return RpcError(rejection.code, rejection.message, rejection.data, status=status)
-
-
-def _headers_of(error: RpcError) -> tuple[Header, ...]:
-    if error.retry_after is None:
-        return ()
-    return ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))),)
-
-
-async def _watch(
-    receive: Callable[[], Awaitable[Any]], scope: trio.CancelScope, watching: trio.CancelScope
-) -> None:
-    """Cancel a scope when the client has gone, where only the server that serves us can say so."""
-    with watching:
-        # whatever that server makes of a connection that is no more, the request has nobody left
-        with contextlib.suppress(Exception):
-            while (await receive())["type"] != "http.disconnect":
-                pass
-        scope.cancel()
-
-
-async def _let_go(receive: Callable[[], Awaitable[Any]], connection: Connection | None) -> None:
-    """Read some of what is still coming, so that the client reads our answer; then end the connection."""
-    size = 0
-    with trio.move_on_after(_GONE_SECONDS):
-        while size < _GONE_BYTES:
-            event = await receive()
-            if event["type"] == "http.disconnect":
-                return
-            size += len(event.get("body", b""))
-            if not event.get("more_body"):
-                return
-    if connection is not None:
-        connection.kill()

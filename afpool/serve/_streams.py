@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from ._listener import CONNECTION_KEY, Connection
+from ._connection import CONNECTION_KEY, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

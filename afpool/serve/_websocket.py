@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .._base.errors import Overloaded
 from ._asked import Asked
-from ._http import refuse_new, withdraw
+from ._http_parts import refuse_new, withdraw
 from ._rpc import INVALID_REQUEST, REFUSED, Message, RpcError, error_message, read_message
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ async def test_a_slow_head_on_a_kept_connection_is_not_an_idle_one(tmp_path, tog
 
 async def test_a_client_that_goes_away_ends_its_call_in_that_instant(tmp_path, monkeypatch):
     # not by the time that is left to a connection's tasks
-    monkeypatch.setattr("afpool.serve._listener._LINGER", 60.0)
+    monkeypatch.setattr("afpool.serve._connection._LINGER", 60.0)
 
     async def hang(arguments, arrival):
         await trio.sleep_forever()
@@ -127,16 +127,16 @@ async def test_a_client_that_goes_away_ends_its_call_in_that_instant(tmp_path, m
 
 
 async def test_whatever_one_connection_raises_the_others_are_served(tmp_path, monkeypatch, caplog):
-    from afpool.serve import _listener
+    from afpool.serve import _connection
 
-    handle = _listener._Protocol.handle
+    handle = _connection._Protocol.handle
 
     async def raising(self, event):
         if b"BOOM" in getattr(event, "data", b""):
             raise ValueError("secret")
         await handle(self, event)
 
-    monkeypatch.setattr(_listener._Protocol, "handle", raising)
+    monkeypatch.setattr(_connection._Protocol, "handle", raising)
     caplog.set_level(logging.INFO)
     async with listening(tmp_path) as (here, address):
         assert await spoken(here, address, b"BOOM", until_end=True) == b""

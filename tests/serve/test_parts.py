@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from afpool import Identity, Overloaded
 from afpool.config import ServeLimits
 from afpool.serve import DoorLimits, Proven, RequestHead
-from afpool.serve._http import accepts
+from afpool.serve._http_parts import accepts
 from afpool.serve._rpc import RpcError, error_message, read_message, result_message
 from afpool.serve._sessions import Sessions
 from afpool.serve._streams import _DROP_BEYOND, _MOST, EventChannel
