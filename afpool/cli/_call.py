@@ -16,6 +16,7 @@ from ..config import ResultSettings, open_components
 from ..runtime import open_runtime
 from ._arguments import read_arguments
 from ._failures import DONE, FAILED
+from ._interrupt import run_async
 from ._live import showing
 from ._logs import log_words
 from ._parsing import nearest
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     if options.whole:
         config = attrs.evolve(config, runtime=attrs.evolve(config.runtime, results=ResultSettings()))
     arguments = read_arguments(options.arguments)
-    result = trio.run(_call, config, options, arguments, out)
+    result = run_async(_call, config, options, arguments, out)
     return _write(result, config, out)
 
 

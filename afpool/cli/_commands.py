@@ -227,7 +227,7 @@ COMPLETION: Final = Command(
     "completion",
     "print a completion script for a shell",
     "Print a script that completes commands, options, files and names of servers.",
-    (Option(("SHELL",), "Which one", choices=SHELLS, needed=True),),
+    (Option(("SHELL",), "Which one", choices=SHELLS, needed=True, also=(NAMES,)),),
     (
         ("source <(afpool completion bash)", "in ~/.bashrc"),
         ("source <(afpool completion zsh)", "in ~/.zshrc, after compinit"),

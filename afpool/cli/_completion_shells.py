@@ -24,8 +24,8 @@ def _quoted(text: str) -> str:
 def bash(top: Command, everywhere: Sequence[Option]) -> str:
     """Give the script for bash, 4 or newer."""
     words, values, places = [], [], []
-    for way, command in _every(top):
-        options = [*command.options, *everywhere] if not command.below or not way else list(everywhere)
+    for way, command in _every(top, (top.name,)):
+        options = [*command.options, *everywhere] if not command.below or command is top else list(everywhere)
         named = [option for option in options if not option.positional]
         offered = [below.name for below in command.below]
         offered += [name for option in named for name in option.names]
@@ -68,30 +68,46 @@ declare -gA _afpool_places=(
 )
 
 _afpool_value() { # what is offered for a value of this kind
+    local at=0
+    [[ $current == @* ]] && at=1
     case $1 in
     :*) COMPREPLY=($(compgen -W "$(printf '%s' "${1#:}" | tr , ' ')" -- "$current")) ;;
-    file) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "${current#@}")) ;;
+    file)
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -P "${current:0:at}" -f -- "${current:at}"))
+        ;;
     server) COMPREPLY=($(compgen -W "$("${words[0]}" completion names 2>/dev/null)" -- "$current")) ;;
     *) COMPREPLY=() ;;
     esac
 }
 
 _afpool() {
-    local current=$2 way= place=0 number word kind
+    local current=$2 way=afpool place=0 number word kind
     local -a words=("${COMP_WORDS[@]}") kinds
     COMPREPLY=()
     for ((number = 1; number < COMP_CWORD; number++)); do
         word=${words[number]}
         if [[ $word == -* && $word != - ]]; then
-            [[ -n ${_afpool_values[${way:+$way }$word]} ]] && ((number++))
-        elif [[ -n ${_afpool_words[${way:+$way }$word]+x} ]]; then
-            way=${way:+$way }$word
+            if [[ -n ${_afpool_values[$way $word]} ]]; then
+                [[ ${words[number + 1]} == '=' ]] && ((number++))
+                ((number++))
+            fi
+        elif [[ $word == @ ]]; then # bash parts words there
+            :
+        elif [[ -n ${_afpool_words[$way $word]+x} ]]; then
+            way="$way $word"
         else
             ((place++))
         fi
     done
+    number=$((COMP_CWORD - 1))
+    if [[ $current == '=' ]]; then
+        current=
+    elif [[ ${words[number]} == '=' ]]; then
+        ((number--))
+    fi
     kind=
-    if ((COMP_CWORD > 1)); then kind=${_afpool_values[${way:+$way }${words[COMP_CWORD - 1]}]}; fi
+    if ((number > 0)); then kind=${_afpool_values[$way ${words[number]}]}; fi
     if [[ -n $kind ]]; then
         _afpool_value "$kind"
         return

@@ -14,6 +14,7 @@ from .._base.errors import AfpoolError
 from ..config import open_components
 from ..runtime import open_runtime
 from ._failures import DONE, FAILED
+from ._interrupt import run_async
 from ._live import showing
 from ._logs import log_words
 from ._reading import chosen, configured, only, seconds, who
@@ -73,14 +74,12 @@ def run(options: argparse.Namespace, out: Output) -> int:
     identity = who(options)
     timeout = seconds(options.timeout, "--timeout", TIMEOUT)
     assert timeout is not None
-    trio.run(_look, config, found, identity, timeout, out)
+    run_async(_look, config, found, identity, timeout, out)
     _write(found, [name for name, server in config.servers.items() if server.disabled], out)
     return FAILED if any(one.problems for one in found) else DONE
 
 
-async def _look(
-    config: Config, found: list[Found], identity: Identity | None, timeout: float, out: Output
-) -> None:
+async def _look(config: Config, found: list[Found], identity: Identity, timeout: float, out: Output) -> None:
     def left() -> str:
         waiting = [one.server for one in found if not one.done]
         return f"opening servers, {len(found) - len(waiting)} of {len(found)} done: {', '.join(waiting)}"
@@ -97,7 +96,7 @@ async def _look(
 async def _one(
     config: Config,
     found: Found,
-    identity: Identity | None,
+    identity: Identity,
     timeout: float,
     provider: ConfiguredCredentials,
     store: ArtifactStore | None,

@@ -87,7 +87,7 @@ def _failed(error: Exception, out: Output) -> int:
         raise error
     if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         return _failed(error.exceptions[0], out)
-    if out.debug:
+    if out.debug and not isinstance(error, Usage):
         import traceback
 
         out.say("".join(traceback.format_exception(error)).rstrip("\n"))

@@ -49,28 +49,28 @@ class Parsed(NamedTuple):
 class _Parser(argparse.ArgumentParser):
     """Raises instead of ending the process, and without the words that were given."""
 
+    def __init__(self, options: Sequence[Option]) -> None:
+        super().__init__(prog="afpool", add_help=False, allow_abbrev=False)
+        self.options = options
+        for option in options:
+            _add(self, option)
+
     def error(self, message: str) -> NoReturn:
+        # `from None`: what argparse raised before quotes the word
         what, _, _ = message.partition(": ")
         if what.startswith("argument "):
             # `argument --color: invalid choice: 'x' (choose from ...)`: the rest may quote
             named = what.removeprefix("argument ").split("/")[0]
-            raise Usage(_wrong_value(self, named, message))
+            raise Usage(_wrong_value(self.options, named, message)) from None
         if "required" in what:
-            raise Usage(f"{message.rpartition(': ')[2]} is missing")
-        raise Usage("the options cannot be understood")
-
-    def known(self) -> dict[str, argparse.Action]:
-        return self._option_string_actions
+            raise Usage(f"{message.rpartition(': ')[2]} is missing") from None
+        raise Usage("the options cannot be understood") from None
 
 
-def _wrong_value(parser: _Parser, named: str, message: str) -> str:
-    option = parser.known().get(named)
-    choices = getattr(option, "choices", None) or next(
-        (action.choices for action in parser._actions if action.metavar == named and action.choices),  # noqa: SLF001 -- argparse has no other way to ask
-        None,
-    )
-    if choices:
-        return f"{named} is one of {', '.join(map(str, choices))}"
+def _wrong_value(options: Sequence[Option], named: str, message: str) -> str:
+    choices = next((option.choices for option in options if named in option.names), ())
+    if "choice" in message and choices:
+        return f"{named} is one of {', '.join(choices)}"
     if "expected" in message:
         return f"{named} needs a value" if "one argument" in message else f"{named} takes no value"
     if "not allowed" in message or "ignored explicit" in message:
@@ -104,7 +104,7 @@ def parse(words: Sequence[str]) -> Parsed:
         if found is None:
             _unknown("command", word, (each.name for each in command.below), " ".join(c.name for c in way))
         way = (*way, found)
-    options, left = _parser(way[-1]).parse_known_intermixed_args([*general, *rest])
+    options, left = _Parser((*EVERYWHERE, *way[-1].options)).parse_known_intermixed_args([*general, *rest])
     if options.help:
         return Parsed(way, options, "help")
     _nothing_left(left, way[-1], " ".join(command.name for command in way))
@@ -125,27 +125,17 @@ def _general_option(word: str, rest: list[str]) -> list[str]:
 
 
 def _general(words: list[str]) -> argparse.Namespace:
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    for option in EVERYWHERE:
-        _add(parser, option)
-    return parser.parse_args(words)
+    return _Parser(EVERYWHERE).parse_args(words)
 
 
 def _defaults() -> argparse.Namespace:
     return _general([])
 
 
-def _parser(command: Command) -> _Parser:
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    for option in (*EVERYWHERE, *command.options):
-        _add(parser, option)
-    return parser
-
-
 def _add(parser: _Parser, option: Option) -> None:
     how: dict[str, Any] = {}
     if option.choices:
-        how["choices"] = option.choices
+        how["choices"] = (*option.choices, *option.also)
     if option.positional:
         how |= {"nargs": "*" if option.many else "?", "metavar": option.names[0]}
         parser.add_argument(option.key, **how)

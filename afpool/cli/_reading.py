@@ -90,8 +90,8 @@ def only(config: Config, names: Sequence[str]) -> Config:
     return attrs.evolve(config, servers={name: config.servers[name] for name in names})
 
 
-def who(options: argparse.Namespace) -> Identity | None:
-    """Give whom it is for; `None` where nobody was named.
+def who(options: argparse.Namespace) -> Identity:
+    """Give whom it is for. Where nobody is named that is somebody without a name: servers for everybody open.
 
     Raises:
         Usage: What was named is no text.
@@ -99,10 +99,9 @@ def who(options: argparse.Namespace) -> Identity | None:
     from .._base.identity import Identity
 
     try:
-        identity = Identity(options.tenant, options.principal, options.conversation)
+        return Identity(options.tenant, options.principal, options.conversation)
     except ValueError:
         raise Usage("--tenant, --principal and --conversation take text in UTF-8") from None
-    return None if identity == Identity() else identity
 
 
 def seconds(text: str | None, option: str, default: float | None = None) -> float | None:

@@ -93,7 +93,7 @@ def _demo_config(
         raise Usage("--demo brings servers of its own: leave out --config and --mcp-config")
     with tempfile.TemporaryDirectory(prefix="afpool-") as folder:
         empty = Path(folder) / "afpool.toml"
-        empty.write_text("", encoding="utf-8")
+        empty.write_text("[serve]\n", encoding="utf-8")
         options.config = str(empty)
         config, _ = configured(options, out, more)
     return config, None

@@ -16,6 +16,7 @@ class Option(NamedTuple):
         help: One sentence, without a full stop.
         takes: The name of its value for people; empty for a switch.
         choices: What may be said.
+        also: What is understood as well, and offered to nobody.
         many: It may be said several times.
         needed: It has to be said.
         completes: What a shell offers for the value: `file`, `folder`, `server`; nothing where empty.
@@ -28,6 +29,7 @@ class Option(NamedTuple):
     many: bool = False
     needed: bool = False
     completes: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def positional(self) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, out: Output) -> int:
     """Make a token and print it, this once."""
     identity = who(options)
-    if identity is None or (identity.tenant is None and identity.principal is None):
+    if identity.tenant is None and identity.principal is None:
         raise Usage("a token is for somebody: give --tenant, --principal or both")
     now = time.time()
     file = token_file(options, out)

@@ -9,6 +9,7 @@ import trio
 from ..config import open_components
 from ..runtime import open_runtime
 from ._failures import DONE, FAILED
+from ._interrupt import run_async
 from ._live import showing
 from ._logs import log_words
 from ._reading import chosen, configured, only, seconds, who
@@ -27,7 +28,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     config, _ = configured(options, out)
     log_words(out)
     names = chosen(config, options.server)
-    return trio.run(_list, only(config, names), options, out)
+    return run_async(_list, only(config, names), options, out)
 
 
 async def _list(config: Config, options: argparse.Namespace, out: Output) -> int:
