@@ -87,7 +87,9 @@ def _read(
         name = None
     if name is not None:
         found = _parsed(reading, name)
-        given = _document(found[0], found[1], layers) if found is not None else {}
+        if found is None:
+            return Config()  # what flags say would not be taken by anything
+        given = _document(found[0], found[1], layers)
     else:
         here = Source("default", Path.cwd(), Path.cwd())
         given = _document({}, Place(reading, here, (), ""), layers)
