@@ -87,13 +87,12 @@ def _read(
         name = None
     if name is not None:
         found = _parsed(reading, name)
-        if found is None:
-            return Config()  # what flags say would not be taken by anything
-        given = _document(found[0], found[1], layers)
+        given = _document(found[0], found[1], layers) if found is not None else {}
     else:
         here = Source("default", Path.cwd(), Path.cwd())
         given = _document({}, Place(reading, here, (), ""), layers)
-    layers.left()
+    if not reading.problems or given:
+        layers.left()  # of a file that cannot be read nothing has taken any
     for key in ("servers", "mcpServers", "credentials"):
         reading.origins.pop(key, None)
         reading.shown.pop(key, None)

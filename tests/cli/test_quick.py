@@ -10,27 +10,32 @@ import pytest
 from tests.cli.cli_kit import ROOT, surroundings
 
 # each takes tens of milliseconds, or brings what does
-HEAVY = set(
-    [
-        "trio",
-        "httpx",
-        "httpx2",
-        "mcp",
-        "mcp_types",
-        "pydantic",
-        "hypercorn",
-        "starlette",
-        "joserfc",
-        "anyio",
-        "msgspec",
-        "jsonschema_rs",
-        "ssl",
-        "asyncio",
-    ]
-)
-NOT_FOR_HELP = HEAVY | set(
-    ["attrs", "attr", "json", "logging", "socket", "importlib.metadata", "inspect", "tempfile"]
-)
+HEAVY = {
+    "trio",
+    "httpx",
+    "httpx2",
+    "mcp",
+    "mcp_types",
+    "pydantic",
+    "hypercorn",
+    "starlette",
+    "joserfc",
+    "anyio",
+    "msgspec",
+    "jsonschema_rs",
+    "ssl",
+    "asyncio",
+}
+NOT_FOR_HELP = HEAVY | {
+    "attrs",
+    "attr",
+    "json",
+    "logging",
+    "socket",
+    "importlib.metadata",
+    "inspect",
+    "tempfile",
+}
 LOOK = (
     "from afpool.cli import main; code = main(sys.argv[1:]); "
     "print(code, *sorted(sys.modules), file=sys.stderr)"
