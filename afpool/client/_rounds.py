@@ -113,7 +113,9 @@ async def _responses(client: Client, caller: Caller, requests: list[InputRequest
     for number, request in enumerate(requests):
         if number:
             caller.ask("input")
-        asked = make_request(request.method, request.params, client.server, client.projection, operation)
+        asked = make_request(
+            request.method, request.params, client.server, client.projection, operation, request.key
+        )
         parts.append(_key(request.key) + b":" + await _answer(client, asked))
     return b"{" + b",".join(parts) + b"}"
 

@@ -65,6 +65,7 @@ class ServerRequest:
         server: The server's name in the pool.
         projection: Whom the client acts for.
         operation: The call that it belongs to, or `None`: then it belongs to the key and to no call.
+        key: The server's own word for it in an `input_required` result; `None` for a request of its own.
     """
 
     method: str
@@ -72,6 +73,7 @@ class ServerRequest:
     server: str
     projection: Identity
     operation: Operation | None = None
+    key: str | None = None
 
 
 @final
@@ -298,11 +300,18 @@ class ServerRequests:
 
 
 def make_request(
-    method: str, params: Mapping[str, Any], server: str, projection: Identity, operation: Operation | None
+    method: str,
+    params: Mapping[str, Any],
+    server: str,
+    projection: Identity,
+    operation: Operation | None,
+    key: str | None = None,
 ) -> ServerRequest:
     """Make the typed request of a method."""
     kind = {SAMPLING_CREATE: SampleRequest, ELICITATION_CREATE: ElicitRequest}.get(method, ServerRequest)
-    return kind(method=method, params=params, server=server, projection=projection, operation=operation)
+    return kind(
+        method=method, params=params, server=server, projection=projection, operation=operation, key=key
+    )
 
 
 def _elicited(request: ElicitRequest, given: object) -> bytes:

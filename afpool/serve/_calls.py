@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 from mcp.shared.inbound import InboundLadderRejection, find_invalid_x_mcp_header, validate_mcp_param_headers
-from mcp_types import URL_ELICITATION_REQUIRED
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from .._base.errors import ElicitationRequired, Overloaded
+from .._base.errors import ElicitationRequired, Overloaded, ServerError
 from ..runtime._run import OUTDATED, as_problem
 from ..tools import binding_of
 from ..tools._derive import held_input_schema
@@ -292,6 +292,8 @@ class Calls:
             raise RpcError(
                 URL_ELICITATION_REQUIRED, "an address has to be visited first", {"elicitations": told}
             )
+        if isinstance(error, ServerError) and error.error_code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+            _ask_for_capabilities(asked, error.data)
         link: Callable[[str], str] | None = None
         if source is not None:
             link = functools.partial(self._links.make, asked.proven.identity, source)
@@ -322,3 +324,21 @@ class Calls:
         verdict = validate_mcp_param_headers(known[name], args, headers)
         if isinstance(verdict, InboundLadderRejection):
             raise RpcError(verdict.code, verdict.message, verdict.data)
+
+
+def _ask_for_capabilities(asked: Asked, data: object) -> None:
+    """Tell a client which capability a server wants of it, in the way of its era, where it has not said it.
+
+    Raises:
+        RpcError: It has not.
+    """
+    wanted = data.get("requiredCapabilities") if isinstance(data, dict) else None
+    if asked.version not in MODERN_PROTOCOL_VERSIONS or not isinstance(wanted, dict):
+        return
+    missing = {name: value for name, value in wanted.items() if name not in asked.capabilities}
+    if missing:
+        raise RpcError(
+            MISSING_REQUIRED_CLIENT_CAPABILITY,
+            "the tool's server wants a capability that this client has not declared",
+            {"requiredCapabilities": missing},
+        )

@@ -156,7 +156,9 @@ def _described(meta: ArtifactMeta) -> dict[str, Any]:
 def _missing(asked: Asked) -> RpcError:
     modern = asked.version in MODERN_PROTOCOL_VERSIONS
     return RpcError(
-        INVALID_PARAMS if modern else RESOURCE_NOT_FOUND, "there is no such resource here, or not any more"
+        INVALID_PARAMS if modern else RESOURCE_NOT_FOUND,
+        "there is no such resource here, or not any more",
+        {"uri": asked.message.params.get("uri")},
     )
 
 

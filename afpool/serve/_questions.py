@@ -7,11 +7,14 @@ Rules:
 * In the handshake era it goes out on the stream of that request. In 2026-07-28 the request is answered with
   the question (`input_required`), the call waits, and the client's next request goes on with it. What it goes
   on with is a word that nobody can guess, good once, for that identity and that tool.
+* A server that names its question (`inputRequests`) finds it answered under that name, and so does a client
+  that answers under it right away, in the request that begins the call: it is not asked again.
 * What the user answered is checked against what was asked for. The call's deadline runs all the while.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -51,8 +54,8 @@ class Waiting:
     """
 
     __slots__ = (
-        "_answer", "_asking", "_failure", "_heard", "_question", "_result", "_said", "asked", "scope",
-        "state",
+        "_answer", "_asking", "_failure", "_given", "_heard", "_key", "_question", "_result", "_said",
+        "asked", "scope", "state",
     )  # fmt: skip
 
     def __init__(self, asked: Asked) -> None:
@@ -64,6 +67,8 @@ class Waiting:
         self._heard = trio.Event()
         self._question: bytes | None = None
         self._answer: dict[str, Any] = {}
+        self._key = QUESTION
+        self._given = _answers(asked)
         self._result: bytes | None = None
         self._failure: RpcError | None = None
 
@@ -78,13 +83,21 @@ class Waiting:
         self._failure = failure
         self._said.set()
 
-    async def ask(self, params: dict[str, Any], states: dict[str, Waiting]) -> dict[str, Any]:
+    def given(self, key: str | None) -> dict[str, Any] | None:
+        """What the request that began the call says to a question, if anything; once. Synchronous."""
+        answer = None if key is None else self._given.pop(key, None)
+        return answer if isinstance(answer, dict) else None
+
+    async def ask(
+        self, key: str | None, params: dict[str, Any], states: dict[str, Waiting]
+    ) -> dict[str, Any]:
         """Answer the client with a question, and wait for its next request; one question after the other."""
         async with self._asking:
+            self._key = QUESTION if key is None else key
             state = secrets.token_urlsafe(_STATE_BYTES)
             told = {
                 "resultType": "input_required",
-                "inputRequests": {QUESTION: {"method": ELICIT, "params": params}},
+                "inputRequests": {self._key: {"method": ELICIT, "params": params}},
                 "requestState": state,
             }
             self._question = _write(told)
@@ -99,9 +112,15 @@ class Waiting:
                 self.state = None
             return self._answer
 
-    def go_on(self, asked: Asked, answer: dict[str, Any]) -> None:
-        """Take the client's answer, and let another request of its be the one that is answered."""
+    def go_on(self, asked: Asked) -> None:
+        """Take the client's next request: the one that is answered from now on.
+
+        Without an answer to the question it is answered with the question again.
+        """
         self.asked = asked
+        answer = _answers(asked).get(self._key)
+        if not isinstance(answer, dict):
+            return
         self._answer = answer
         self._said = trio.Event()
         self._heard.set()
@@ -151,7 +170,7 @@ class Questions:
             name: The tool that it names.
 
         Raises:
-            RpcError: There is no such call, or what came is no answer to its question.
+            RpcError: There is no such call.
         """
         waiting = self._states.get(state) if isinstance(state, str) else None
         if waiting is not None:
@@ -163,13 +182,7 @@ class Questions:
                 INVALID_PARAMS,
                 "no call waits for this answer any more; nothing was run; begin anew without a state",
             )
-        responses = asked.message.params.get("inputResponses")
-        answer = responses.get(QUESTION) if isinstance(responses, dict) else None
-        if not isinstance(answer, dict):
-            raise RpcError(
-                INVALID_PARAMS, f"the question is answered as inputResponses.{QUESTION}; the call waits on"
-            )
-        waiting.go_on(asked, answer)
+        waiting.go_on(asked)
         return waiting
 
     async def __call__(self, request: ElicitRequest) -> ElicitAnswer:
@@ -189,20 +202,33 @@ class Questions:
         params = dict(request.params)
         params.pop("_meta", None)
         if isinstance(call, Waiting):
-            answer: Any = await call.ask(params, self._states)
+            given = call.given(request.key)
+            if given is not None:
+                with contextlib.suppress(ValueError):
+                    return _read_answer(request, given)
+            answer: Any = await call.ask(request.key, params, self._states)
         else:
             assert asked.session is not None
             raw = await asked.session.ask(asked.outlet, ELICIT, params)
             if raw is None:
                 raise NobodyToAsk("the client answered the question with an error")
             answer = _read_object(raw)
-        action = answer.get("action")
-        if action == "accept":
-            content = answer.get("content")
-            return request.accept(content if isinstance(content, dict) else None, defaults=False)
-        if action not in ("decline", "cancel"):
-            raise ValueError("the client's answer is no answer to an elicitation")
-        return ElicitAnswer(action)
+        return _read_answer(request, answer)
+
+
+def _answers(asked: Asked) -> dict[str, Any]:
+    responses = asked.message.params.get("inputResponses")
+    return dict(responses) if isinstance(responses, dict) else {}
+
+
+def _read_answer(request: ElicitRequest, answer: dict[str, Any]) -> ElicitAnswer:
+    action = answer.get("action")
+    if action == "accept":
+        content = answer.get("content")
+        return request.accept(content if isinstance(content, dict) else None, defaults=False)
+    if action not in ("decline", "cancel"):
+        raise ValueError("the client's answer is no answer to an elicitation")
+    return ElicitAnswer(action)
 
 
 def can_be_asked(asked: Asked, mode: str) -> bool:

@@ -42,16 +42,16 @@ async def test_artifacts_are_listed_and_read_by_their_owner_only(tmp_path):
         assert contents["json"]["mimeType"] == "x/json"
         # another's, one that never was, and what is no reference are one answer
         assert (await bob.rpc("resources/list"))["result"]["resources"] == []
-        answers = [
-            await bob.rpc("resources/read", {"uri": uri})
-            for uri in (
-                f"afpool://artifact/{made['text']}",
-                f"afpool://artifact/art_{'x' * 22}",
-                "file:///etc/passwd",
-            )
-        ]
-        assert len({json.dumps(answer["error"]) for answer in answers}) == 1
-        assert answers[0]["error"]["code"] == -32002
+        for uri in (
+            f"afpool://artifact/{made['text']}",
+            f"afpool://artifact/art_{'x' * 22}",
+            "file:///etc/passwd",
+        ):
+            assert (await bob.rpc("resources/read", {"uri": uri}))["error"] == {
+                "code": -32002,
+                "message": "there is no such resource here, or not any more",
+                "data": {"uri": uri},
+            }
         templates = (await alice.rpc("resources/templates/list"))["result"]["resourceTemplates"]
         assert templates[0]["uriTemplate"] == "afpool://artifact/{ref}"
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from afpool.serve._listed import PAGE
-from afpool.testing import FakeTool, ask_tool, echo_tool, input_tool, progress_tool
+from afpool.testing import FakeTool, JsonRpcError, ask_tool, echo_tool, input_tool, progress_tool
 from tests.serve.serve_kit import ALICE, BOB, META, STATELESS, envelope, place, until
 
 FORM = {"elicitation": {"form": {}}}
@@ -128,23 +128,67 @@ async def test_a_question_is_the_answer_and_the_next_request_goes_on_with_it(tmp
         answer = await client.modern_rpc("tools/call", params, capabilities=FORM)
         asked = answer.json["result"]
         assert asked["resultType"] == "input_required"
-        assert asked["inputRequests"]["question"]["method"] == "elicitation/create"
+        # a server's own word for its question is kept
+        key = "confirm" if era == "stateless" else "question"
+        assert asked["inputRequests"][key]["method"] == "elicitation/create"
         assert here.service.calls == 1
         more = params | {
             "requestState": asked["requestState"],
-            "inputResponses": {"question": {"action": "accept", "content": {"sure": True}}},
+            "inputResponses": {key: {"action": "accept", "content": {"sure": True}}},
         }
         # whoever else says the word, or says it of another tool, says nothing
         thief = await here.client(BOB).modern_rpc("tools/call", more, capabilities=FORM)
         assert thief.json["error"]["code"] == -32602
         other = await client.modern_rpc("tools/call", more | {"name": "echo"}, capabilities=FORM)
         assert other.json["error"]["code"] == -32602
+        # without an answer to the question it is asked again
+        for said in (None, {}, {"x": {"action": "accept"}}, {key: 3}):
+            twice = await client.modern_rpc("tools/call", more | {"inputResponses": said}, capabilities=FORM)
+            assert twice.json["result"] == asked
         result = (await client.modern_rpc("tools/call", more, capabilities=FORM)).json["result"]
         assert '"sure": true' in result["content"][0]["text"]
         # and it is good once
         again = await client.modern_rpc("tools/call", more, capabilities=FORM)
         assert again.json["error"]["code"] == -32602
         assert here.service.calls == 0
+
+
+async def test_a_question_that_is_answered_beforehand_is_not_asked(tmp_path):
+    tools = [input_tool("delete")]
+    async with place(tmp_path, servers={"desk": tools}, http={"era": "stateless"}) as here:
+        client = here.client()
+        answered = {"action": "accept", "content": {"sure": True}}
+        params = {"name": "delete", "arguments": {}}
+        for said, asks in (
+            ({"confirm": answered, "more": answered}, False),
+            ({"question": answered}, True),
+            ({"confirm": 3}, True),
+            ({"confirm": {"action": "accept", "content": {"sure": "yes"}}}, True),
+            (None, True),
+        ):
+            answer = await client.modern_rpc(
+                "tools/call", params | {"inputResponses": said}, capabilities=FORM
+            )
+            result = answer.json["result"]
+            assert (result["resultType"] == "input_required") is asks, said
+        assert here.server.violations == []
+
+
+async def test_a_capability_that_a_server_wants_is_asked_of_the_client(tmp_path):
+    async with place(tmp_path, http={"era": "stateless"}) as here:
+        wanted = {"requiredCapabilities": {"sampling": {}, "elicitation": {"form": {}}}}
+        here.server.on("tools/call", JsonRpcError(-32021, "no", wanted, status=400), tool="echo")
+        client = here.client()
+        params = {"name": "echo", "arguments": {}}
+        answer = await client.modern_rpc("tools/call", params, capabilities=FORM)
+        assert answer.status == 400
+        assert answer.json["error"]["code"] == -32021
+        assert answer.json["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
+        # one that has all of it is told what became of the call, and is not sent in circles
+        both = {**FORM, "sampling": {}}
+        told = (await client.modern_rpc("tools/call", params, capabilities=both)).json["result"]
+        assert told["isError"]
+        assert told["_meta"]["afpool/code"] == "server-error"
 
 
 FORM_PARAMS = {
