@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ._http_parts import DRAINING, RETRY
+from ._proof_resource import metadata
 from ._proof_types import Refused, RequestHead, refuse
 from ._streams import connection_of, send_whole
 
@@ -79,7 +80,13 @@ class Door:
         peer = UNIX if connection is not None and connection.unix else client[0] if client else None
         method = scope["method"] if kind == "http" else "GET"
         head = RequestHead(method, scope["path"], tuple(scope["headers"]), peer)
-        if kind == "http" and head.path in (HEALTHZ, READYZ):
+        document = metadata(self.config.identity)
+        if kind == "http" and document is not None and head.path == document[0]:
+            refused = self.guard.check(head)
+            if refused is None:
+                await send_whole(_told(send, head), connection, 200, (), document[1])
+                return
+        elif kind == "http" and head.path in (HEALTHZ, READYZ):
             refused = self.guard.bounds(head)
             if refused is None:
                 await self._probe(head, send, connection)

@@ -23,17 +23,12 @@ from ._rpc import notification
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .._base.identity import Identity
     from .._base.model import Progress
     from ._proof_types import Proven
     from ._rpc import Message
     from ._sessions import Session
 
 _TRANSPORT: Final = TransportContext(kind="afpool", can_send_request=False)
-
-
-class ProofVoid(Exception):
-    """What proved the caller has ended or was taken back."""
 
 
 class Outlet(Protocol):
@@ -94,17 +89,6 @@ class Asked:
         self.withdrawn = False
         self._token = _token_of(message.params)
         self._never: trio.Event | None = None
-
-    def caller(self) -> Identity:
-        """The caller's identity as long as its proof holds; this is what a call gets, and asks anew.
-
-        Raises:
-            ProofVoid: It does not hold any more. Nobody is not an answer here: nobody has tools, too.
-        """
-        proven = self.proven
-        if not proven.still_holds():
-            raise ProofVoid
-        return proven.identity
 
     def withdraw(self) -> None:
         """Let its client take it back. Synchronous."""

@@ -43,6 +43,7 @@ class Bridge:
         self.offers = ServerRequests(elicit=self.questions, elicitation_modes=("form", "url"))  # type: ignore[arg-type]  # mypy cannot read `converter=tuple`
         self._changed: dict[tuple[str, Identity], None] = {}
         self._wake = trio.Event()
+        self._planned: tuple[object, Callable[[str, Identity], Awaitable[Plan]]] | None = None
         # one object: a reload compares callbacks by identity
         self._on_tools = self.tools_changed
         self._next: Callable[[str, Identity], object] | None = None
@@ -69,6 +70,10 @@ class Bridge:
         return attrs.evolve(server, plan=attrs.evolve(server.plan, requests=self.offers))
 
     def _asking(self, plan: Callable[..., Any]) -> Callable[[str, Identity], Awaitable[Plan]]:
+        # the same function of the host's is the same one here: a reload compares them
+        if self._planned is not None and self._planned[0] == plan:
+            return self._planned[1]
+
         async def planned(server: str, projection: Identity) -> Plan:
             found: Any = plan(server, projection)
             if inspect.isawaitable(found):
@@ -77,6 +82,7 @@ class Bridge:
                 found = attrs.evolve(found, requests=self.offers)
             return found  # type: ignore[no-any-return]  # the pool says what is wrong with anything else
 
+        self._planned = (plan, planned)
         return planned
 
     # ------------------------------------------------------------------ whose tools changed

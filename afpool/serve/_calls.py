@@ -128,7 +128,7 @@ class Calls:
             if view is not None:
                 view.used_at = trio.current_time()
                 return view
-        offer = Offer(await self.runtime.toolset(asked.caller))
+        offer = Offer(await self.runtime.toolset(asked.proven.caller))
         if shown and session is not None:
             session.offer = offer
         self._views[identity] = offer
@@ -253,7 +253,7 @@ class Calls:
             toolset,
             name,
             args,
-            identity=asked.caller,
+            identity=asked.proven.caller,
             call_id=call_id,
             on_progress=tell if asked.wants_progress else None,
         )
@@ -272,7 +272,7 @@ class Calls:
             return
         before = binding_of(toolset[name])
         try:
-            fresh = await self.runtime.toolset(asked.caller)
+            fresh = await self.runtime.toolset(asked.proven.caller)
         except Exception:  # noqa: BLE001 -- the call has its result; the next one says what is wrong
             return
         again = fresh.at(toolset.place_of(name))

@@ -63,7 +63,7 @@ class Resources:
         cursor = asked.message.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise RpcError(INVALID_PARAMS, "a cursor is a string")
-        store, identity = self._store, asked.caller()
+        store, identity = self._store, asked.proven.caller()
         if store is None or identity == _NOBODY:
             return {"resources": [], **_FORM}
         try:
@@ -94,7 +94,7 @@ class Resources:
         uri = asked.message.params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, "a resource is named by a URI")
-        identity = asked.caller()
+        identity = asked.proven.caller()
         if uri.startswith(ARTIFACT_PREFIX):
             return await self._artifact(asked, identity, uri)
         linked = self._links.read(identity, uri)
@@ -124,8 +124,8 @@ class Resources:
         pool = self._runtime.pool
         assert pool is not None
         try:
-            bound = await pool.bind(asked.caller, server)
-            read = await bound.read_resource(uri, identity=asked.caller)
+            bound = await pool.bind(asked.proven.caller, server)
+            read = await bound.read_resource(uri, identity=asked.proven.caller)
         except LookupError:
             raise _missing(asked) from None
         except AfpoolError as error:
@@ -137,7 +137,7 @@ class Resources:
             # of what was read its client knows the name that it was given
             inner = part.get("uri")
             part["uri"] = (
-                name if inner in (None, uri) else self._links.make(asked.caller(), server, str(inner))
+                name if inner in (None, uri) else self._links.make(asked.proven.caller(), server, str(inner))
             )
         return {"contents": contents, **_FORM}
 

@@ -21,8 +21,8 @@ from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from .._base.errors import IdentityMissing
 from ..runtime._run import as_problem
-from ._asked import ProofVoid
 from ._listed import list_toolset
 from ._rpc import (
     INTERNAL_ERROR,
@@ -91,8 +91,8 @@ class Kernel:
             error = RpcError(failure.error.code, failure.error.message, failure.error.data)
         except ValidationError:
             error = RpcError(INVALID_PARAMS, "the parameters are not what the method takes; nothing was run")
-        except ProofVoid:
-            error = RpcError(REFUSED, "what proved the caller does not hold any more; nothing was run")
+        except IdentityMissing as failure:
+            error = RpcError(REFUSED, failure.message, {"code": failure.code})
         except Exception as failure:
             # what it says may hold anything
             logger.exception("answering %s failed (%s)", asked.message.method, type(failure).__name__)

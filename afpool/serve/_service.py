@@ -164,7 +164,11 @@ class Service:
                 await self._provider.reconfigure(said.credentials)
                 undo.push_async_callback(_shielded, self._provider.reconfigure, self._said.credentials)
             if runtime_config is not None:
-                self.runtime.reconfigure(runtime_config)
+                # of servers that differ by identity only the file knows which are others now
+                replan = (
+                    None if said is None or self._said is None else self._said.changed_servers(said).changed
+                )
+                self.runtime.reconfigure(runtime_config, replan=replan)
             undo.pop_all()
             prove_by()
         kept = self._kept_back(said, fresh)
@@ -178,8 +182,8 @@ class Service:
         self.app.guard = self._guard(self.config)
         self._http.limits = fresh.limits
         if fresh.limits != before.limits:
-            self._limits = self._calls.limits = DoorLimits(fresh.limits)
-            self._sessions.rebase(self._limits, fresh.limits.idle_session)
+            self._limits.reconfigure(fresh.limits)
+            self._sessions.idle_for = fresh.limits.idle_session
             self._front.set_limits(listener_limits(fresh))
         if runtime_config is not None:
             for told in (*self._sessions, *self._listening):

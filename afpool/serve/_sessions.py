@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
@@ -178,12 +177,6 @@ class Session:
             self.channel.end()
         self._place.close()
 
-    def recount(self, limits: DoorLimits) -> None:
-        """Be counted by other limits, where they have room for it. Synchronous."""
-        self._place.close()
-        with contextlib.suppress(Overloaded):
-            self._place = limits.session(self.identity)
-
     def end_unproven(self) -> None:
         """End what goes on under a proof that is void. The session stays: a newer proof may use it."""
         for asked in list(self.in_flight.values()):
@@ -264,13 +257,6 @@ class Sessions:
         if not own:
             del self._of[principal]
         session.end()
-
-    def rebase(self, limits: DoorLimits, idle_for: float) -> None:
-        """Count by other limits from now on; those that are open stay, though they may be too many."""
-        self.limits = limits
-        self.idle_for = idle_for
-        for session in self:
-            session.recount(limits)
 
     def sweep(self, now: float) -> None:
         """Forget those that have been idle for long; end what goes on under a proof that is void."""

@@ -214,7 +214,9 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def place(tmp_path, *, servers=None, runtime=None, serve=None, listen=False, bind=None, http=None):
+async def place(
+    tmp_path, *, servers=None, runtime=None, serve=None, identity=None, listen=False, bind=None, http=None
+):
     """A service before one fake server, or several by name to their tools."""
     path = tmp_path / "tokens"
     tokens = TokenFile(path)
@@ -236,7 +238,9 @@ async def place(tmp_path, *, servers=None, runtime=None, serve=None, listen=Fals
         )
         bind = bind or ("127.0.0.1:0" if listen else "127.0.0.1:8765")
         door = ServeConfig(
-            bind=bind, identity=IdentityConfig(tokens=TokensConfig(file=str(path))), **(serve or {})
+            bind=bind,
+            identity=IdentityConfig(tokens=TokensConfig(file=str(path)), **(identity or {})),
+            **(serve or {}),
         )
         service = await stack.enter_async_context(open_service(config, door, listen=listen))
         async with trio.open_nursery() as nursery:

@@ -412,6 +412,38 @@ async def test_a_reload_keeps_what_did_not_change_and_ends_what_did(tmp_path):
         nursery.cancel_scope.cancel()
 
 
+async def test_a_server_that_differs_by_identity_keeps_its_clients_too(tmp_path):
+    async with (
+        FakeServer.http(era="both", tools=[echo_tool("keeps")]) as kept,
+        FakeServer.http(era="both", tools=[echo_tool("turns")]) as turned,
+        trio.open_nursery() as nursery,
+    ):
+        headers = 'headers = { x-principal = "${identity.principal}" }'
+        more = f'{headers}\n[servers.turns]\nurl = "{turned.url}"\n{headers}'
+        path = write_config(tmp_path, kept.url, more=more)
+        running = await Running(path, nursery).start()
+        client = Caller(running.service.app, None, nursery)
+        await client.open()
+        await client.tools()
+        for name in ("keeps", "turns"):
+            assert "_meta" not in await client.call(name)
+        opened = len(kept.arrivals("initialize")) + len(kept.arrivals("server/discover"))
+        stream = client.begin("GET")
+        ours, theirs = path.read_text().split("[servers.turns]")
+        path.write_text(f"{ours}[servers.turns]{theirs.replace('x-principal', 'x-user')}")
+        signal.raise_signal(signal.SIGHUP)
+        await stream.event("notifications/tools/list_changed")
+        assert (await client.call("turns"))["_meta"]["afpool/code"] == "binding-changed"
+        assert "_meta" not in await client.call("keeps")
+        await client.tools()
+        assert "_meta" not in await client.call("turns")
+        assert turned.arrivals("tools/call")[-1].headers["x-user"] == "alice"
+        assert len(kept.arrivals("initialize")) + len(kept.arrivals("server/discover")) == opened
+        signal.raise_signal(signal.SIGTERM)
+        assert await running.end() == 0
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_file_that_cannot_be_used_changes_nothing_and_is_seen(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     async with FakeServer.http(era="both", tools=[echo_tool()]) as server, trio.open_nursery() as nursery:

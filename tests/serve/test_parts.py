@@ -153,8 +153,7 @@ class SessionsMachine(RuleBasedStateMachine):
 
     @rule()
     def limits_change(self):
-        self.limits = DoorLimits(ServeLimits(sessions=6, sessions_per_principal=2), now=lambda: self.clock[0])
-        self.sessions.rebase(self.limits, 10)
+        self.limits.reconfigure(ServeLimits(sessions=6, sessions_per_principal=2))
 
     @invariant()
     def counts_what_is_there(self):

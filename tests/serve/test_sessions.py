@@ -280,6 +280,18 @@ async def test_what_an_answer_may_be_is_the_clients_choice(tmp_path):
         assert (await client.ask("GET", headers={"accept": "application/json"})).status == 406
 
 
+async def test_where_tokens_come_from_is_told_to_everybody(tmp_path):
+    async with place(tmp_path, identity={"resource": "https://tools.example.com/mcp"}) as here:
+        client = Caller(here.service.app, None, here.nursery)
+        refused = await client.ask(message=client.request("initialize", {}))
+        where = "/.well-known/oauth-protected-resource/mcp"
+        assert f'resource_metadata="https://tools.example.com{where}"' in refused.headers["www-authenticate"]
+        answer = await client.ask("GET", where)
+        assert answer.status == 200
+        assert answer.json["resource"] == "https://tools.example.com/mcp"
+        assert (await client.ask("GET", where, headers={"host": "elsewhere.example"})).status == 421
+
+
 async def test_who_proves_nothing_gets_nothing(tmp_path):
     async with place(tmp_path) as here:
         client = Caller(here.service.app, None, here.nursery)
