@@ -1,6 +1,6 @@
 # Every target does its own set-up and does it once: `make test` on a clean checkout is enough.
 # Needed beforehand: Python 3.11 or newer, make, and the package registries. What only root can install (Node.js
-# for what comes from npm, Redis) is installed by root on Debian; anybody else is told what is missing.
+# for what comes from npm, Redis, nginx) is installed by root on Debian; anybody else is told what is missing.
 #
 #   PYTHON=python3.12   which Python to make .venv with      ARGS="-k gate"   more arguments for pytest and scripts
 
@@ -26,8 +26,8 @@ demo: ## show the runtime at work: tenants, servers, refusals, all on this machi
 	@$(RUN) -m afpool demo $(ARGS)
 
 .PHONY: test
-test: ## all tests, including those against real MCP servers and Redis
-	@$(PREPARE) test redis peers
+test: ## all tests, including those against real MCP servers, Redis and nginx
+	@$(PREPARE) test redis nginx peers
 	@AFPOOL_REQUIRE_PEERS=1 $(PYTEST) $(ARGS)
 
 .PHONY: test-quick
@@ -50,7 +50,7 @@ peers: ## only install the real MCP servers that the tests start
 	@$(PREPARE) peers
 
 .PHONY: conformance
-conformance: ## the client side of the official MCP conformance suite
+conformance: ## both sides of the official MCP conformance suite: the pool as a client, `afpool serve` as a server
 	@$(PREPARE) test conformance
 	@$(RUN) tests/conformance/run.py $(ARGS)
 
@@ -61,7 +61,7 @@ servers: ## real MCP servers on each of their transports: writes docs/real-serve
 
 .PHONY: seeds
 seeds: ## run the tests that hold the promises the project grew from: writes docs/coverage-of-the-seeds.md
-	@$(PREPARE) test redis peers
+	@$(PREPARE) test redis nginx peers
 	@AFPOOL_REQUIRE_PEERS=1 $(RUN) tests/seeds/run.py $(ARGS)
 
 .PHONY: mutants

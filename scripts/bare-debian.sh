@@ -122,7 +122,7 @@ plain=$base/plain
 unpack "$plain"
 bring_project "$plain" /home/visitor/afpool visitor
 expect no "no root, no Node.js, no Redis: make test" inside "$plain" visitor /home/visitor/afpool make test
-for what in 'node and npm' redis-server; do
+for what in 'node and npm' redis-server nginx; do
     grep -q "missing: $what not found" "$base/last.log" || { echo "-- the message does not name $what"; failures=$((failures + 1)); }
 done
 expect yes "no root, no Node.js, no Redis: make demo" inside "$plain" visitor /home/visitor/afpool make demo

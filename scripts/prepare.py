@@ -1,6 +1,7 @@
 """Put in place what a make target needs, and nothing that is there already.
 
-    python3 scripts/prepare.py [run | test | dev] [redis] [peers] [conformance] [interop | interop-quick]
+    python3 scripts/prepare.py [run | test | dev] [redis] [nginx] [peers] [conformance]
+                               [interop | interop-quick]
 
 Rules:
 
@@ -43,7 +44,7 @@ INTEROP = CACHE / "interop"
 INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
 LAYERS = ("run", "test", "dev")
 NEEDS_NODE = ("peers", "conformance", "interop", "interop-quick")
-OTHERS = ("redis", *NEEDS_NODE)
+OTHERS = ("redis", "nginx", *NEEDS_NODE)
 OLDEST_NODE = 18
 OLDEST_REDIS = 6  # the first that speaks the protocol of its clients today
 SUITE_NODE = 22  # the oldest that the conformance suite runs on
@@ -302,6 +303,13 @@ def redis_fault() -> str | None:
     return None
 
 
+def nginx_fault() -> str | None:
+    """What is wrong with nginx, if anything; Debian keeps it where only root's PATH looks."""
+    if shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+        return "nginx not found (Debian package: nginx)"
+    return None
+
+
 def venv_fault() -> str | None:
     """Whether this Python can make virtual environments."""
     if importlib.util.find_spec("ensurepip") is None:
@@ -309,13 +317,15 @@ def venv_fault() -> str | None:
     return None
 
 
-def check_system(wants_node: bool, wants_redis: bool = False) -> None:
+def check_system(wants_node: bool, wants_redis: bool = False, wants_nginx: bool = False) -> None:
     """See that what PyPI and npm cannot bring is here; as root install it, else say what is missing."""
     wanted: list[tuple[Callable[[], str | None], list[str]]] = [(venv_fault, ["python3-venv"])]
     if wants_node:
         wanted.append((node_fault, ["nodejs", "npm"]))
     if wants_redis:
         wanted.append((redis_fault, ["redis-server"]))
+    if wants_nginx:
+        wanted.append((nginx_fault, ["nginx"]))
     faulty = [(fault(), packages) for fault, packages in wanted]
     if not any(fault for fault, _ in faulty):
         return
@@ -337,7 +347,8 @@ def check_system(wants_node: bool, wants_redis: bool = False) -> None:
 def apt_install(names: Sequence[str]) -> None:
     """Install Debian packages as root."""
     log = CACHE / "logs" / "apt.log"
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # at run level 1 no package starts a service: the tests start what they need themselves
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     started = time.monotonic()
     say(f"installing {', '.join(names)} with apt-get (about a minute)")
     run_logged("apt-get update failed", ["apt-get", "update", "-q"], log, env=environment)
@@ -353,7 +364,11 @@ def prepare(components: Sequence[str]) -> None:
         raise PrepareError(
             f"usage: prepare.py [{' | '.join(LAYERS)}] {' '.join(f'[{name}]' for name in OTHERS)}"
         )
-    check_system(wants_node=any(name in components for name in NEEDS_NODE), wants_redis="redis" in components)
+    check_system(
+        wants_node=any(name in components for name in NEEDS_NODE),
+        wants_redis="redis" in components,
+        wants_nginx="nginx" in components,
+    )
     jobs: list[Callable[[], None]] = []
     layers = [layer for layer in LAYERS if layer in components]
     if layers:

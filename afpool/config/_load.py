@@ -82,17 +82,19 @@ def _read(
     layers = Layers(reading, overrides, TABLES)
     name = _file_name(reading, path)
     given: dict[str, Any] = {}
+    read = True
     if name is not None and name.endswith(".json"):
         others = [name, *others]
         name = None
     if name is not None:
         found = _parsed(reading, name)
+        read = found is not None
         given = _document(found[0], found[1], layers) if found is not None else {}
     else:
         here = Source("default", Path.cwd(), Path.cwd())
         given = _document({}, Place(reading, here, (), ""), layers)
-    if not reading.problems or given:
-        layers.left()  # of a file that cannot be read nothing has taken any
+    if read:  # else nothing has had the chance to take what flags say
+        layers.left()
     for key in ("servers", "mcpServers", "credentials"):
         reading.origins.pop(key, None)
         reading.shown.pop(key, None)
