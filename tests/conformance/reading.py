@@ -1,4 +1,4 @@
-"""What a run of the conformance suite has shown, judged by the table in `bar.toml`. No process, no network.
+"""What a run of the conformance suite has shown, judged by `bar.toml` and `bar-server.toml`.
 
 Rules:
 
@@ -8,6 +8,9 @@ Rules:
   and the driver came to its end. The suite ticks off scenarios that filed no check: here these are too few.
 * A scenario that the suite runs and the table does not know is a fault: nobody has decided about it.
 * What is listed is shown and decides nothing.
+* A scenario that stands apart wants in part what is not offered, and the table says what. Its checks may
+  fail; as many as the table says have to pass.
+* No process, no network.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 BAR: Final = Path(__file__).with_name("bar.toml")
+SERVER_BAR: Final = Path(__file__).with_name("bar-server.toml")
+SERVER_PREFIX: Final = "server-"
+"""What the suite puts before a scenario's name in the names of its folders, on the server side."""
 DONE: Final = "driver: done"
 """The last line that the driver prints, after everything went as the scenario wants it."""
 
@@ -35,11 +41,27 @@ class UnreadableError(Exception):
 
 
 @attrs.frozen
+class Apart:
+    """A scenario that is not offered in full.
+
+    Attributes:
+        checks: How many checks have to pass all the same.
+        why: What it wants that is not offered.
+    """
+
+    checks: int
+    why: str
+
+
+@attrs.frozen
 class Bar:
     """What one requirement set asks for: scenario to the number of checks that have to pass."""
 
     required: Mapping[str, int]
     listed: Mapping[str, int]
+    apart: Mapping[str, Apart] = attrs.field(
+        factory=dict, converter=lambda given: {name: Apart(**one) for name, one in given.items()}
+    )
 
 
 @attrs.frozen
@@ -71,6 +93,7 @@ class Row:
         failed: How many failed.
         asked: How many have to pass; `None` where the table does not know the scenario.
         required: Whether it decides the exit code.
+        apart: What it wants that is not offered; empty where it is offered in full.
         reasons: Why it does not hold; empty where it does.
         outcome: What was filed, if anything.
     """
@@ -82,6 +105,7 @@ class Row:
     required: bool
     reasons: tuple[str, ...]
     outcome: Outcome | None
+    apart: str = ""
 
     @property
     def holds(self) -> bool:
@@ -98,31 +122,40 @@ def read_bars(path: Path = BAR) -> dict[str, Bar]:
     bars: dict[str, Bar] = {}
     for revision, halves in tomllib.loads(path.read_text(encoding="utf-8")).items():
         bar = bars[revision] = Bar(**halves)
-        for scenario, number in [*bar.required.items(), *bar.listed.items()]:
+        apart = {scenario: one.checks for scenario, one in bar.apart.items()}
+        for scenario, number in [*bar.required.items(), *bar.listed.items(), *apart.items()]:
             if type(number) is not int or number < 1:
                 raise UnreadableError(f"{path.name}: {revision} {scenario} asks for {number!r} checks")
-        both = sorted(bar.required.keys() & bar.listed.keys())
+        both = sorted(
+            (bar.required.keys() & bar.listed.keys())
+            | (apart.keys() & (bar.required.keys() | bar.listed.keys()))
+        )
         if both or not bar.required:
             raise UnreadableError(f"{path.name}: {revision} requires and lists {both}")
     return bars
 
 
-def read_outcomes(folder: Path) -> dict[str, Outcome]:
+def read_outcomes(folder: Path, *, prefix: str = "", driven: bool = True) -> dict[str, Outcome]:
     """Read what the suite left in its output folder: one folder per scenario, whose name ends with the time.
+
+    Args:
+        folder: The output folder.
+        prefix: What the name of each folder begins with.
+        driven: Whether a driver played it, which says so at its end.
 
     Raises:
         UnreadableError: A scenario was run twice, or its checks are no list of objects.
     """
     found: dict[str, Outcome] = {}
     for file in sorted(folder.rglob("checks.json")):
-        scenario = _STAMP.sub("", file.parent.relative_to(folder).as_posix())
+        scenario = _STAMP.sub("", file.parent.relative_to(folder).as_posix()).removeprefix(prefix)
         if scenario in found:
             raise UnreadableError(f"{folder}: {scenario} was run twice")
-        found[scenario] = _outcome(scenario, file)
+        found[scenario] = _outcome(scenario, file, driven=driven)
     return found
 
 
-def _outcome(scenario: str, file: Path) -> Outcome:
+def _outcome(scenario: str, file: Path, *, driven: bool) -> Outcome:
     try:
         checks: Any = json.loads(file.read_text(encoding="utf-8"))
         passed = sum(check["status"] == "SUCCESS" for check in checks)
@@ -131,7 +164,7 @@ def _outcome(scenario: str, file: Path) -> Outcome:
         raise UnreadableError(f"{file}: {type(error).__name__}: {error}") from error
     said = file.with_name("stdout.txt")
     lines = said.read_text(encoding="utf-8").splitlines() if said.exists() else []
-    return Outcome(scenario, passed, faults, lines[-1:] == [DONE], file.parent)
+    return Outcome(scenario, passed, faults, not driven or lines[-1:] == [DONE], file.parent)
 
 
 def _fault(check: Mapping[str, Any]) -> str:
@@ -150,25 +183,35 @@ def judge(bar: Bar, outcomes: Mapping[str, Outcome], only: Iterable[str] | None 
         outcomes: What was filed, by scenario.
         only: The scenarios that were asked for; all of the table and of the outcomes when absent.
     """
-    names = list(dict.fromkeys([*bar.required, *bar.listed, *outcomes])) if only is None else list(only)
+    names = (
+        list(dict.fromkeys([*bar.required, *bar.apart, *bar.listed, *outcomes]))
+        if only is None
+        else list(only)
+    )
     return [_row(name, bar, outcomes.get(name)) for name in names]
 
 
 def _row(scenario: str, bar: Bar, outcome: Outcome | None) -> Row:
     required = scenario not in bar.listed
     asked = bar.required.get(scenario, bar.listed.get(scenario))
+    apart = bar.apart.get(scenario)
+    why = ""
+    if apart is not None:
+        asked, why = apart.checks, apart.why
     reasons = []
     if asked is None:
         reasons.append("it is not in the table")
     if outcome is None:
-        return Row(scenario, 0, 0, asked, required, (*reasons, "it was not run"), None)
-    if outcome.faults:
+        return Row(scenario, 0, 0, asked, required, (*reasons, "it was not run"), None, why)
+    if outcome.faults and apart is None:
         reasons.append(f"{len(outcome.faults)} checks failed")
     if asked is not None and outcome.passed < asked:
         reasons.append(f"{outcome.passed} checks passed, fewer than {asked}")
     if not outcome.done:
         reasons.append("the driver did not come to its end")
-    return Row(scenario, outcome.passed, len(outcome.faults), asked, required, tuple(reasons), outcome)
+    if apart is not None and not outcome.faults:
+        reasons.append("it holds in full, so it is required and does not stand apart")
+    return Row(scenario, outcome.passed, len(outcome.faults), asked, required, tuple(reasons), outcome, why)
 
 
 def table(revision: str, rows: Iterable[Row]) -> str:
@@ -180,10 +223,12 @@ def table(revision: str, rows: Iterable[Row]) -> str:
         note = "" if row.holds else "  " + "; ".join(row.reasons)
         if not row.required:
             note = "  listed" if row.holds else f"  listed: {'; '.join(row.reasons)}"
+        elif row.apart and row.holds:
+            note = f"  apart: {row.apart}"
         asked = "-" if row.asked is None else row.asked
         lines.append(f"{row.scenario:{width}}  {row.passed:6}  {row.failed:6}  {asked:>5}{note}")
-    for name, part in (("required", True), ("all", None)):
-        chosen = [row for row in rows if part is None or row.required is part]
+    for name in ("required", "all"):
+        chosen = [row for row in rows if name == "all" or (row.required and not row.apart)]
         passed, failed = sum(row.passed for row in chosen), sum(row.failed for row in chosen)
         held = sum(row.holds for row in chosen)
         lines.append(

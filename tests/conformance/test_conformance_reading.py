@@ -11,6 +11,8 @@ import pytest
 from tests.conformance import docs_table
 from tests.conformance.reading import (
     DONE,
+    SERVER_BAR,
+    SERVER_PREFIX,
     Bar,
     Outcome,
     UnreadableError,
@@ -158,6 +160,8 @@ def test_the_printed_table_has_every_row_and_the_totals(tmp_path: Path) -> None:
         ("[X.required]\na = true\n[X.listed]\n", "asks for True checks"),
         ("[X.required]\na = 1\n[X.listed]\na = 1\n", r"requires and lists \['a'\]"),
         ("[X.required]\n[X.listed]\na = 1\n", "requires and lists"),
+        ("[X.required]\na = 1\n[X.listed]\n[X.apart]\nb = {checks = 0, why = 'w'}\n", "asks for 0 checks"),
+        ("[X.required]\na = 1\n[X.listed]\n[X.apart]\na = {checks = 1, why = 'w'}\n", r"lists \['a'\]"),
     ],
 )
 def test_a_table_that_asks_for_nothing_is_refused(tmp_path: Path, text: str, why: str) -> None:
@@ -165,6 +169,64 @@ def test_a_table_that_asks_for_nothing_is_refused(tmp_path: Path, text: str, why
     file.write_text(text)
     with pytest.raises(UnreadableError, match=why):
         read_bars(file)
+
+
+APART = Bar(
+    required={"tools-list": 1}, listed={}, apart={"caching": {"checks": 2, "why": "prompts are not served"}}
+)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reasons"),
+    [
+        ("ssf", ()),
+        ("sf", ("1 checks passed, fewer than 2",)),
+        ("sss", ("it holds in full, so it is required and does not stand apart",)),
+    ],
+)
+def test_what_stands_apart_may_fail_in_part_and_no_further(
+    tmp_path: Path, statuses: str, reasons: tuple[str, ...]
+) -> None:
+    # nothing drives a server, so nothing says that it is done
+    file_scenario(tmp_path, "server-caching", statuses, said="")
+    file_scenario(tmp_path, "server-tools-list", "s", said="")
+    judged = judge(APART, read_outcomes(tmp_path, prefix=SERVER_PREFIX, driven=False))
+    assert [(row.scenario, row.required, row.reasons) for row in judged] == [
+        ("tools-list", True, ()),
+        ("caching", True, reasons),
+    ]
+    lines = table("x", judged).splitlines()
+    assert lines[-2].split()[:6] == ["required", "1", "0", "1", "1", "of"]
+    if not reasons:
+        assert lines[2].endswith("apart: prompts are not served")
+        assert "| `caching`: prompts are not served | 2 / 1 |" in docs_table.build({"x": judged})
+        assert "| **all that is required** | 1 / 0 |" in docs_table.build({"x": judged})
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_page_shows_a_service_that_reached_its_table(revision: str) -> None:
+    bar = read_bars(SERVER_BAR)[revision]
+    shown = docs_table.written(begin=docs_table.SERVER_BEGIN)[revision]
+    assert shown.keys() == bar.required.keys() | bar.apart.keys() | bar.listed.keys()
+    for scenario, asked in bar.required.items():
+        passed, failed = map(int, shown[scenario].split(" / "))
+        assert (passed >= asked, failed) == (True, 0), scenario
+    for scenario, one in bar.apart.items():
+        assert int(shown[scenario].split(" / ")[0]) >= one.checks, scenario
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_of_what_concerns_tools_only_sampling_and_log_messages_stand_apart(revision: str) -> None:
+    bar = read_bars(SERVER_BAR)[revision]
+    apart = {name: one.why for name, one in bar.apart.items() if name.startswith(("tools-", "elicitation-"))}
+    assert apart == (
+        {
+            "tools-call-with-logging": "log messages of servers are not served",
+            "tools-call-sampling": "sampling is not passed through",
+        }
+        if revision == "2025-11-25"
+        else {}
+    )
 
 
 # What the client of the official SDK reaches: what is scored with the schema scenario beside it; extensions.

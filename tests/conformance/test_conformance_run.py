@@ -6,19 +6,22 @@ import contextlib
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
+import tomllib
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance import driver, run, slots
+from tests.conformance import driver, fixture, run, service, slots
 from tests.conformance.loopback import NO_NAMESPACE, NOT_STARTED
-from tests.conformance.reading import DONE, read_bars
+from tests.conformance.reading import DONE, SERVER_BAR, read_bars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).resolve().parent
 WITHIN = 30.0
@@ -71,8 +74,9 @@ for name, passed in SCENARIOS.items():
 """
 
 
-def main_with(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+def main_with(monkeypatch: pytest.MonkeyPatch, *arguments: str, side: str = "client") -> int:
+    monkeypatch.setattr(sys, "argv", ["run.py", "--side", side, *arguments])
+    monkeypatch.setattr(run.signal, "signal", lambda *_: None)
     return run.main()
 
 
@@ -113,6 +117,88 @@ def test_results_of_the_run_before_do_not_count(
     assert main_with(monkeypatch, "--set", "2025-11-25") == 0
     pretend("pass")
     assert main_with(monkeypatch, "--set", "2025-11-25") == 1
+
+
+SERVED = read_bars(SERVER_BAR)["2025-11-25"]
+
+
+@pytest.fixture
+def pretend_server(pretend: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """As `pretend`, of the server side: with a service that is nothing but an address."""
+
+    @contextlib.contextmanager
+    def running(folder: Path) -> Iterator[str]:
+        assert folder.is_dir()
+        yield "http://127.0.0.1:9/mcp"
+
+    monkeypatch.setattr(run.service, "running", running)
+
+    def program(text: str) -> None:
+        def command(revision: str, results: Path, scenario: str | None, url: str) -> list[str]:
+            return [sys.executable, "-c", text, str(results), url]
+
+        monkeypatch.setattr(run, "server_command", command)
+
+    return program
+
+
+def served(**changed: int) -> str:
+    """A program that files every scenario of the server side, those apart with a failure."""
+    numbers = {**SERVED.required, **{name: one.checks for name, one in SERVED.apart.items()}, **changed}
+    filed = {f"server-{name}": number for name, number in numbers.items()}
+    apart = [f"server-{name}" for name in SERVED.apart]
+    return f"""
+import json, pathlib, sys
+for name, passed in {filed!r}.items():
+    place = pathlib.Path(sys.argv[1], name + "-2026-11-30T03-52-11-123Z")
+    place.mkdir(parents=True)
+    words = ["SUCCESS"] * passed + ["FAILURE"] * (name in {apart!r})
+    (place / "checks.json").write_text(json.dumps([{{"id": "x", "status": word}} for word in words]))
+"""
+
+
+def test_the_server_side_holds_by_a_table_of_its_own(
+    pretend_server: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pretend_server(served())
+    assert main_with(monkeypatch, "--set", "2025-11-25", side="server") == 0
+    assert capsys.readouterr().out.endswith("conformance: all hold\n")
+    for scenario in ("ping", "prompts-list"):
+        pretend_server(served(**{scenario: 0}))
+        assert main_with(monkeypatch, "--set", "2025-11-25", side="server") == 1
+        assert f"{scenario}: 0 checks passed, fewer than" in capsys.readouterr().out
+
+
+def test_a_service_that_does_not_start_is_no_verdict(
+    pretend_server: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def running(folder: Path) -> contextlib.AbstractContextManager[str]:
+        raise service.NotReadyError("afpool serve did not get ready")
+
+    monkeypatch.setattr(run.service, "running", running)
+    assert main_with(monkeypatch, "--set", "2025-11-25", side="server") == 2
+    assert "did not get ready" in capsys.readouterr().err
+
+
+def test_the_service_stands_before_its_server_and_ends_with_the_block(tmp_path: Path) -> None:
+    with service.running(tmp_path) as url:
+        ready = url.replace("/mcp", "/readyz")
+        with urllib.request.urlopen(ready, timeout=WITHIN) as answer:  # the port is the service's own
+            assert answer.status == 200
+        upstream = tomllib.loads((tmp_path / "afpool.toml").read_text())["servers"]["fixture"]["url"]
+    for gone in (url, upstream):
+        port = int(gone.split(":")[2].partition("/")[0])
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+
+
+def test_the_fixture_offers_each_tool_once() -> None:
+    names = [tool.name for tool in fixture.tools()]
+    assert len(names) == len(set(names)) > 20
 
 
 def test_where_no_namespace_can_be_made_it_says_what_to_do(
