@@ -19,7 +19,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Show a configuration."""
     config, _ = configured(options, out)
     rows = []
+    tables = {key.rpartition(".")[0] for key in config.origins}
     for key, origin in config.origins.items():
+        if key in tables:
+            continue  # its members are shown
         if (options.changed and origin.kind == "default") or not _below(key, options.key):
             continue
         rows.append((key, config.shown.get(key), origin))
