@@ -22,7 +22,8 @@ from shown import Figure, _each, _each_awaited
 from afpool import Identity, Seams
 from afpool._base.compiled import Compiled
 from afpool.tools import define_tool, from_identity, host_filled
-from afpool.tools._dispatch import Asking, Door
+from afpool.tools._asking import Asking
+from afpool.tools._dispatch import Door
 
 SCHEMA = {
     "type": "object",

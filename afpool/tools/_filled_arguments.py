@@ -24,7 +24,7 @@ class FilledArguments(dict[str, Any]):
     __slots__ = ("_hidden",)
 
     def __init__(self, args: Mapping[str, Any], hidden: frozenset[str]) -> None:
-        super().__init__(args)
+        dict.__init__(self, args)
         self._hidden = hidden
 
     def __repr__(self) -> str:

@@ -619,7 +619,7 @@ async def test_tools_that_call_one_another_end_somewhere() -> None:
 async def test_a_fault_of_the_doors_own_is_a_result_too(monkeypatch: pytest.MonkeyPatch) -> None:
     through, work = door(), Ran()
     monkeypatch.setattr(
-        type(through.door.validators), "ready", lambda *what: (_ for _ in ()).throw(MemoryError(SECRET))
+        type(through.door.tools), "ask", lambda *what: (_ for _ in ()).throw(MemoryError(SECRET))
     )
     result = await through(work.tool)
     refused(result, "tool-failed", "answered")
