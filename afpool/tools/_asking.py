@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
+
+from .._base.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from .._base.errors import AfpoolError
-    from .._base.identity import CallerIdentity, Identity
+    from .._base.identity import CallerIdentity
     from .._base.model import Progress, Tool
     from ._hiding import Hiding
 
@@ -26,8 +29,8 @@ class Asking:
         tool: The tool that it means; `None` where there is none.
         args: The model's arguments; whatever it sent.
         identity: The caller's, or a callable that is asked again.
-        scope: Whose artifacts the run sees; the caller's where absent.
-        run_id: Of the run, where there is one.
+        scope: Whose artifacts the run sees; the caller's where absent, or `scope_of_its_own`.
+        run_id: Of the run, where there is one; made up for what is nobody's, and stores.
         call_id: Made up when absent.
         deadline: Absolute, seconds on trio's clock; the door's default from now when absent.
         on_progress: Told of progress, in the caller's own task.
@@ -57,3 +60,14 @@ class Asking:
     problem: AfpoolError | None = None
     again: Again | None = None
     hiding: Hiding | None = attrs.field(default=None, repr=False)
+
+    def scope_of_its_own(self) -> Identity:
+        """Give the scope of what belongs to no caller: of its run, or of one that begins and ends with it."""
+        if self.run_id is None:
+            self.run_id = new_run_id()
+        return Identity(conversation_id=self.run_id)
+
+
+def new_run_id() -> str:
+    """Make up a run's id that nobody can guess."""
+    return f"run-{secrets.token_hex(16)}"

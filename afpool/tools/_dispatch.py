@@ -20,6 +20,8 @@ Rules:
   is named by its class; what a tool of the host's own raises is told to the model, without the credential.
 * The deadline is absolute and over everything. A bound tool keeps it itself; around everything else stands a
   scope.
+* What is stored is its caller's. Where nobody is named it is the run's own; a call of nobody's outside of any
+  run is a run of its own, so that no two of them see each other's artifacts.
 * At least one checkpoint.
 """
 
@@ -43,7 +45,7 @@ from .._base.errors import (
     ToolFailed,
     UnknownTool,
 )
-from .._base.identity import Identity
+from .._base.identity import Identity, is_nobody
 from .._base.untraced import untraced
 from ..artifacts import ArtifactRefused, NoArtifactStoreError, Origin, bind_artifacts
 from ..pool._asking import ask_identity
@@ -165,16 +167,20 @@ class _Call:
         self.unnamed: IdentityMissing | None = None  # there is a caller, and it could not be asked
         if named is not caller:
             try:
-                asked = ask_identity(caller)
-                named = None if asked == Identity() else asked
+                named = ask_identity(caller)
             except IdentityMissing as error:
                 self.unnamed = error
+        if named is not None and is_nobody(named):
+            named = None
+        scope = asking.scope or named
+        if scope is None and door.store is not None:
+            scope = asking.scope = asking.scope_of_its_own()
         self.record = CallRecord(door.sink, seams.now, self.name, asking.call_id, asking.run_id, named)
-        self.scope = asking.scope or named or Identity()
         self.artifacts: Artifacts | None = None
-        if door.store is not None:
+        self.scope = scope
+        if scope is not None and door.store is not None:
             self.artifacts = bind_artifacts(
-                door.store, self.scope, origin=Origin(asking.run_id, asking.call_id), on_fact=self._fact
+                door.store, scope, origin=Origin(asking.run_id, asking.call_id), on_fact=self._fact
             )
         self.executing: Executing | None = None
         self.changed: tuple[str, ...] = ()
@@ -341,13 +347,13 @@ class _Call:
     async def _redeemed(
         self, executing: Executing, tool: Tool, wants: Mapping[str, str], args: JsonObject
     ) -> JsonObject:
-        store = self.door.store
-        if store is None:
+        store, scope = self.door.store, self.scope
+        if store is None or scope is None:
             refusal = wants_needs_store_refusal(self.name, wants)
             self._fact(ArtifactRefused("dispatch", "no-store", None, refusal))
             raise NoArtifactStoreError(refusal)
         found = await resolve_in(
-            Scoped(store, self.scope), self.name, wants, args, held_input_schema(tool), deadline=inf
+            Scoped(store, scope), self.name, wants, args, held_input_schema(tool), deadline=inf
         )
         for fact in found.facts():
             self._fact(fact)
