@@ -42,10 +42,13 @@ class Hiding:
 
     def add(self, secrets: Iterable[Secret]) -> None:
         """Hide these as well."""
-        new = [one for one in secrets if not any(one.reveal() == known.reveal() for known in self.secrets)]
-        if new:
-            self.secrets = (*self.secrets, *new)
-            self._scrubber = self._clean = None
+        for one in secrets:
+            if not self._holds(one):
+                self.secrets = (*self.secrets, one)
+                self._scrubber = self._clean = None
+
+    def _holds(self, one: Secret) -> bool:
+        return any(known is one or known.reveal() == one.reveal() for known in self.secrets)
 
     @property
     def scrubber(self) -> Scrubber | None:
