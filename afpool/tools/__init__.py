@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ._limits import ResultCeiling as ResultCeiling
     from ._limits import ResultLimits as ResultLimits
     from ._limits import with_result_ceiling as with_result_ceiling
+    from ._present import present_tool as present_tool
     from ._reading import read_structured as read_structured
     from ._reading import read_text as read_text
     from ._record import ToolEvent as ToolEvent
@@ -77,6 +78,7 @@ _HOMES = {
     "_hooks": ("Deny", "Hook", "HookCall", "Replace"),
     "_host_filled": ("host_filled", "host_fills_of"),
     "_limits": ("ResultCeiling", "ResultLimits", "with_result_ceiling"),
+    "_present": ("present_tool",),
     "_reading": ("read_structured", "read_text"),
     "_record": ("ToolEvent",),
     "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
@@ -138,6 +140,7 @@ __all__ = [
     "from_identity",
     "host_filled",
     "host_fills_of",
+    "present_tool",
     "read_structured",
     "read_text",
     "redacted",

@@ -138,7 +138,7 @@ class Executing:
         ctx.deadline = asking.deadline
         ctx.chain = asking.chain
         ctx.credential = self._credential
-        ctx.artifacts = NoArtifacts(self._fact) if self._artifacts is None else self._artifacts
+        ctx.artifacts = NoArtifacts(self.fact) if self._artifacts is None else self._artifacts
         ctx.wanted = self.wanted
         ctx.progress = report
         ctx.on_credential = self.hide
@@ -178,7 +178,8 @@ class Executing:
             except Exception as error:  # noqa: BLE001 -- a report that nobody takes costs the report
                 logger.warning("on_progress raised %s", type(error).__name__)
 
-    def _fact(self, fact: ArtifactFact) -> None:
+    def fact(self, fact: ArtifactFact) -> None:
+        """Record what happened to an artifact in this call."""
         self._record.file(fact.event, {**fact.as_json(), "tool": self._name})
 
     def _told(self, error: AfpoolError) -> AfpoolError:
