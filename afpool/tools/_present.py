@@ -3,7 +3,7 @@
 Rules:
 
 * What the model passes is a reference, and what it gets back is the ticket: never the payload. The host
-  learns of it by the record (`artifacts.presented`) and shows the artifact by its reference, from its own store.
+  learns of it by the record (`artifacts.presented`) and shows the artifact, from its own store.
 * A reference that names nothing in the run's scope presents nothing, and says which ones there were.
 * Nothing is stored, kept longer or copied: it is shown as long as it is there.
 """
