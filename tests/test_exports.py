@@ -81,11 +81,11 @@ AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
     "ArtifactMinted", "ArtifactPage", "ArtifactPresented", "ArtifactRefused", "ArtifactResolved",
     "ArtifactScope", "ArtifactStore", "ArtifactStoreClosedError", "ArtifactStoreError", "ArtifactStream",
-    "Artifacts", "BoundArtifacts", "BoundStreamingArtifacts", "InvalidArtifactError", "MemoryArtifacts", "NewArtifact",
-    "NewStream", "NoArtifactStoreError", "NoArtifacts", "Origin", "Placed", "Placement", "RedisArtifacts",
-    "Retention", "SqliteArtifacts", "StreamingArtifactStore", "Swept", "UnknownParentRefError",
-    "UnreadableArtifactError", "UnreadableArtifactStoreError", "bind_artifacts", "is_artifact_ref", "place",
-    "placed", "placed_artifact", "scope_path",
+    "Artifacts", "BoundArtifacts", "BoundStreamingArtifacts", "InvalidArtifactError", "MemoryArtifacts",
+    "NewArtifact", "NewStream", "NoArtifactStoreError", "NoArtifacts", "Origin", "Placed", "Placement",
+    "RedisArtifacts", "Retention", "SqliteArtifacts", "StreamingArtifactStore", "Swept",
+    "UnknownParentRefError", "UnreadableArtifactError", "UnreadableArtifactStoreError", "bind_artifacts",
+    "is_artifact_ref", "place", "placed", "placed_artifact", "scope_path",
 ]  # fmt: skip
 AFPOOL_ARTIFACTS_TESTING = [
     "BadStore", "CASES", "Case", "CaseFailed", "CaseResult", "ConformanceReport", "StoreHarness", "run_case",

@@ -135,7 +135,9 @@ async def test_the_scope_is_the_runs_where_nobody_is_named() -> None:
     refused(await through(work.tool, {"data": ref}, identity=None), "wants-refused")
 
 
-@pytest.mark.parametrize("nobody", [None, Identity(), lambda: None, Identity], ids=str)
+@pytest.mark.parametrize(
+    "nobody", [None, Identity(), lambda: None, Identity], ids=["nobody", "empty", "asked", "asked-empty"]
+)
 async def test_calls_of_nobodys_share_no_artifacts(nobody: Any) -> None:
     """Each is a run of its own, whose id is on its record and nowhere to be guessed."""
     store = MemoryArtifacts()
