@@ -127,6 +127,7 @@ def filled_tool(tool: Tool, fills: Fills) -> Tool:
     """Give a copy of one tool, all of whose `fills` it declares; see `host_filled`."""
     if not fills:
         return tool
+    fills = dict(fills)  # whoever gave them may go on with theirs
     name = tool.name
     wanted = [argument for argument in fills if argument in (tool.wants or {})]
     if wanted:
@@ -204,7 +205,7 @@ def _complete(
 ) -> tuple[FilledArguments, Hiding | None]:
     """Fill the arguments in, in a new dictionary; no local here holds a credential's value in clear."""
     secrets: list[Secret] = []
-    complete = FilledArguments(args, frozenset(fills))
+    complete = FilledArguments(args, fills)
     for field, fill in fills.items():
         if isinstance(fill, HostFillFromIdentity):
             complete[field] = identity_value(fill, ctx, name, field)

@@ -482,6 +482,16 @@ async def test_everything_secret_about_the_credential_goes_not_only_what_was_fil
     assert answered.document == {"a": "[host-filled]", "b": "[host-filled]"}
 
 
+@pytest.mark.parametrize("several", [False, True])
+async def test_what_is_filled_is_settled_when_it_is_declared(several: bool) -> None:
+    base, fills = Search(), {**TENANT}
+    tool = host_filled([base], fills)[0] if several else host_filled(base, fills)
+    fills.clear()
+    await tool.execute({"q": "x", "token": "t"}, context())
+    assert base.given == [{"q": "x", "token": "t", "tenantId": ALICE.tenant}]
+    assert repr(base.given[0]) == "{'q': 'x', 'token': 't', 'tenantId': '[host-filled]'}"
+
+
 async def test_reports_of_progress_hold_no_credential() -> None:
     told: list[Any] = []
 
