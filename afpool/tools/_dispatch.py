@@ -28,7 +28,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
@@ -47,24 +46,21 @@ from .._base.errors import (
 )
 from .._base.identity import Identity, is_nobody
 from .._base.untraced import untraced
-from ..artifacts import ArtifactRefused, NoArtifactStoreError, Origin, bind_artifacts
+from ..artifacts import Origin, bind_artifacts
 from ..pool._asking import ask_identity
 from ..protocol import NotJson, encode_json
-from ._asked_credentials import credential_for
 from ._correction import MAX_NAME, correction, unknown_tool
-from ._derive import held_input_schema
 from ._execute import Executing
 from ._hooks import Hook, HookCall, ask_after, ask_before
 from ._known import KnownTools
 from ._limits import ResultLimits, limited, limited_for_record
-from ._live_refs import Scoped
+from ._prepare import prepared
 from ._reading import shape_of
 from ._record import CallRecord, Encoded, EventSink, written
 from ._redaction import REDACTED
 from ._results import error_result, value_result
 from ._shown import changed_arg_keys, shown_args_of
 from ._supplied import refuse_supplied
-from ._wants import WantsRefused, resolve_in, wants_needs_store_refusal
 
 if TYPE_CHECKING:
     from .._base.compiled import Compiled
@@ -325,42 +321,10 @@ class _Call:
     ) -> ToolResult:
         return await executing.run(tool, known, await self._prepared(executing, tool, known, args))
 
-    async def _prepared(
+    def _prepared(
         self, executing: Executing, tool: Tool, known: KnownTool, args: JsonObject
-    ) -> JsonObject:
-        if known.wants is not None:
-            args = await self._redeemed(executing, tool, known.wants, args)
-        if known.needs is not None:
-            door = self.door
-            executing.use_credential(
-                await credential_for(
-                    self.name,
-                    known.needs,
-                    door.credentials,
-                    self.record.identity,
-                    self.record,
-                    door.on_authorization,
-                )
-            )
-        return args
-
-    async def _redeemed(
-        self, executing: Executing, tool: Tool, wants: Mapping[str, str], args: JsonObject
-    ) -> JsonObject:
-        store, scope = self.door.store, self.scope
-        if store is None or scope is None:
-            refusal = wants_needs_store_refusal(self.name, wants)
-            self._fact(ArtifactRefused("dispatch", "no-store", None, refusal))
-            raise NoArtifactStoreError(refusal)
-        found = await resolve_in(
-            Scoped(store, scope), self.name, wants, args, held_input_schema(tool), deadline=inf
-        )
-        for fact in found.facts():
-            self._fact(fact)
-        if isinstance(found, WantsRefused):
-            raise found.to_error()
-        executing.wanted = found.wanted or None
-        return found.args
+    ) -> Awaitable[JsonObject]:
+        return prepared(self.name, tool, known, args, self.door, self.scope, self.record, executing)
 
     async def _within(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Take a step within the deadline."""
