@@ -50,6 +50,10 @@ AFPOOL_CREDENTIALS = [
     "CachedCredentials", "EnvironmentCredentials", "FileCredentials", "GrantKey", "MemoryTokenStore", "OAuth",
     "OAuthClient", "OAuthSettings", "RetryingCredentials", "StoredGrant", "TokenStore",
 ]  # fmt: skip
+AFPOOL_CREDENTIALS_TESTING = [
+    "Bench", "CASES", "Case", "CaseFailed", "CaseResult", "ConformanceReport", "ProviderHarness", "run_case",
+    "run_provider_conformance",
+]  # fmt: skip
 AFPOOL_TOOLS = [
     "ANTHROPIC", "CannotHideArgumentError", "Deny", "GEMINI", "HOST_FILLED_PLACEHOLDER", "Hook",
     "HookCall", "HostFilledArgumentError", "HostFilledArguments", "HostFilledValueMissingError",
@@ -121,6 +125,7 @@ def public(name: str) -> list[str]:
         ("afpool.artifacts.testing", AFPOOL_ARTIFACTS_TESTING),
         ("afpool.config", AFPOOL_CONFIG),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
+        ("afpool.credentials.testing", AFPOOL_CREDENTIALS_TESTING),
         ("afpool.testing", AFPOOL_TESTING),
         ("afpool.tools", AFPOOL_TOOLS),
         ("afpool.runtime", AFPOOL_RUNTIME),
@@ -160,7 +165,10 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    packages = ("artifacts", "artifacts.testing", "credentials", "runtime", "serve", "testing", "tools")
+    packages = (
+        "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime", "serve", "testing",
+        "tools",
+    )  # fmt: skip
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
         for name in public(module):

@@ -21,6 +21,7 @@ OF_THE_FORMATS = {
     "afpool/tools/__init__.py",
     "afpool/tools/_formats_vendors.py",
     "docs/tools.md",
+    "tests/runtime/bad_input_kit.py",
     "tests/runtime/test_seams.py",
     "tests/test_exports.py",
     "tests/tools/test_formats.py",

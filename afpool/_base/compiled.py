@@ -4,32 +4,39 @@ Rules:
 
 * Nothing is fetched: a reference out of the schema makes it one that cannot be compiled. Patterns take linear
   time.
-* A validator runs to its end once it has begun, on the C stack. So what a schema with references costs is
-  known before a value meets it (`schema_cost`), and a value that would take too long, or nest the validator
-  deeper than a stack holds, is never shown to it.
-* A pattern that cannot be compiled is left out. A schema that cannot be compiled validates nothing. Whoever
-  holds it says either once.
+* A validator runs to its end once it has begun, on the C stack. So what a schema costs that may apply many
+  places to one value is known before a value meets it (`schema_cost`), and a value that would take too long,
+  or nest the validator deeper than a stack holds, is never shown to it.
+* A value that the validator itself cannot read (nested deeper than it goes) is not allowed.
+* A pattern that cannot be compiled is left out (`schema_patterns`). A schema that cannot be compiled
+  validates nothing. Whoever holds it says either once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn, final
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import jsonschema_rs
 
-from .schema_cost import MAX_LEVELS, MAX_WORK, Cost, Unresolved, cost_of, nodes_and_depth
+from .schema_cost import (
+    MAX_LEVELS,
+    MAX_PER_NODE,
+    MAX_WORK,
+    Cost,
+    Unresolved,
+    breadth_of,
+    cost_of,
+    nodes_and_depth,
+)
+from .schema_patterns import without_bad_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MASK: Final = "..."
 _CHEAP: Final = 64
 _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 21)
-_MULTIPLIERS: Final = frozenset(
-    {"$ref", "$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"}
-)
-_UNTOUCHED: Final = frozenset({"enum", "const", "default", "examples", "required"})
-_NAMED_PARTS: Final = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-)
 
 
 class Unusable(ValueError):
@@ -44,19 +51,21 @@ class Compiled:
         schema: As it was given.
         validator: Of the library; `None` where there is nothing to validate against.
         cost: What a value costs at most; `None` where that is no question.
+        breadth: How many faults one node of a value may have, roughly and at most.
         problem: Why there is no validator, or which patterns were left out.
     """
 
-    __slots__ = ("__weakref__", "cost", "problem", "schema", "validator")
+    __slots__ = ("__weakref__", "breadth", "cost", "problem", "schema", "validator")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema = schema
         self.validator: Any = None
         self.cost: Cost | None = None
+        self.breadth = 0
         self.problem: str | None = None
         try:
             self.validator, self.problem = _compile(schema)
-            self.cost = _cost(schema)
+            self.cost, self.breadth = _cost(schema)
         except Unusable as error:
             self.validator = None
             self.problem = str(error)
@@ -67,7 +76,10 @@ class Compiled:
             return True
         if self.cost is not None and self.too_costly(value) is not None:
             return False
-        valid: bool = self.validator.is_valid(value)
+        try:
+            valid: bool = self.validator.is_valid(value)
+        except ValueError:
+            return False  # nested deeper than it reads
         return valid
 
     def too_costly(self, value: Any) -> str | None:
@@ -79,7 +91,7 @@ class Compiled:
         nodes, depth = nodes_and_depth(value, deepest + 1)
         if depth > deepest:
             return f"nested deeper than {deepest} levels, which is as far as this schema can be followed"
-        if cost.per_node > _CHEAP and nodes * cost.per_node > MAX_WORK:
+        if cost.per_node > _CHEAP and nodes * cost.per_node > MAX_WORK and cost.work(value) > MAX_WORK:
             return f"{nodes} values, more than can be checked against this schema"
         return None
 
@@ -91,8 +103,10 @@ def _compile(schema: Mapping[str, Any]) -> tuple[Any, str | None]:
         first = error
     except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, it is a stranger's schema
         raise Unusable(_words(error)) from None
-    left_out: list[str] = []
-    bare = _without_bad_patterns(schema, left_out)
+    try:
+        bare, left_out = without_bad_patterns(schema, _compiles)
+    except RecursionError:
+        raise Unusable("it is nested too deeply") from None
     if not left_out:
         raise Unusable(_words(first))
     try:
@@ -118,49 +132,24 @@ def _words(error: Exception) -> str:
     return f"it cannot be compiled ({type(error).__name__})"
 
 
-def _cost(schema: Mapping[str, Any]) -> Cost | None:
-    """Count what a schema costs that may apply its parts often; `None` where it is little at any depth."""
+def _cost(schema: Mapping[str, Any]) -> tuple[Cost | None, int]:
+    """Count what a schema costs that may apply many parts to one value, and how many faults a node may have.
+
+    No cost where it is little at any depth.
+    """
+    multiplies, parallel, named = breadth_of(schema)
+    if not multiplies and parallel <= _CHEAP:
+        return None, parallel + named
     try:
-        if not _may_multiply(schema):
-            return None
-        cost = cost_of(schema)
+        cost = cost_of(schema, MAX_PER_NODE if multiplies else inf)
     except Unresolved:
         raise Unusable("a reference of it cannot be followed to an end") from None
     except RecursionError:
         raise Unusable("its references are nested too deeply") from None
     if cost.max_depth is not None and cost.max_depth < 1:
         raise Unusable("its references would apply it to one value many thousand times")
-    return None if cost.max_depth is None and cost.per_node <= _CHEAP else cost
-
-
-def _may_multiply(schema: Any) -> bool:
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Mapping):
-            if not value.keys().isdisjoint(_MULTIPLIERS):
-                return True
-            stack.extend(value.values())
-        elif isinstance(value, list):
-            stack.extend(value)
-    return False
-
-
-def _without_bad_patterns(place: Any, left_out: list[str], *, parts: bool = False) -> Any:
-    """Copy a schema without the patterns that cannot be compiled; `parts` marks a mapping of names."""
-    if isinstance(place, list):
-        return [_without_bad_patterns(one, left_out) for one in place]
-    if not isinstance(place, Mapping):
-        return place
-    copy: dict[str, Any] = {}
-    for key, value in place.items():
-        if not parts and key == "pattern" and isinstance(value, str) and not _compiles(value):
-            left_out.append(repr(value[:80]))
-        elif not parts and key in _UNTOUCHED:
-            copy[key] = value
-        else:
-            copy[key] = _without_bad_patterns(value, left_out, parts=not parts and key in _NAMED_PARTS)
-    return copy
+    little = cost.max_depth is None and cost.per_node <= _CHEAP
+    return None if little else cost, cost.per_node + named
 
 
 def _compiles(pattern: str) -> bool:

@@ -9,6 +9,7 @@ and the providers that talk to somebody build on `CredentialProvider` elsewhere.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -125,17 +126,46 @@ class CredentialRequest:
     refused: Credential | None = attrs.field(default=None, repr=False)
 
 
+def _a_credential(_: object, __: object, value: Any) -> None:
+    if not isinstance(value, Credential):
+        # its value is not quoted: it may be the secret itself
+        raise TypeError(f"what is issued is a Credential, such as bearer(token), not {type(value).__name__}")
+
+
+def _moment(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expires_at is in seconds since the Unix epoch, not {type(value).__name__}")
+    try:
+        if isfinite(value):
+            return value
+    except OverflowError:
+        pass  # a whole number beyond all floats
+    # without end; or no time at all, and then it has ended, and is used once
+    return None if value > 0 else 0.0
+
+
+def _words(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{field.name} is a string, not {type(value).__name__}")
+
+
 @attrs.frozen
 class Issued:
     """A credential that was granted.
 
     Attributes:
         credential: The credential.
-        expires_at: When it ends, in seconds since the Unix epoch; `None` where the provider does not say.
+        expires_at: When it ends, in seconds since the Unix epoch; `None` where the provider does not say, or
+            names a time without end. NaN has ended.
+
+    Raises:
+        TypeError: One of them is of another kind. The text does not quote it.
     """
 
-    credential: Credential
-    expires_at: float | None = None
+    credential: Credential = attrs.field(validator=_a_credential)
+    expires_at: float | None = attrs.field(default=None, converter=_moment)
 
 
 @attrs.frozen
@@ -145,10 +175,13 @@ class NeedsAuthorization:
     Attributes:
         authorization_url: Where; for the host's callback only, hidden in `repr`.
         session_id: What the provider knows this consent by.
+
+    Raises:
+        TypeError: One of them is no string. The text does not quote it.
     """
 
-    authorization_url: str = attrs.field(repr=False)
-    session_id: str
+    authorization_url: str = attrs.field(repr=False, validator=_words)
+    session_id: str = attrs.field(validator=_words)
 
 
 @attrs.frozen

@@ -296,10 +296,13 @@ class ToolError(AfpoolError):
 
 
 class ToolFailed(AfpoolError):
-    """A tool of the host's own raised, or returned what is no result. It has run, up to there."""
+    """A tool of the host's own raised, or returned what is no result. It has run, up to there.
+
+    `not-sent` where a fault on the way to it ended the call, and it was not run.
+    """
 
     code = "tool-failed"
-    deliveries = (ANSWERED,)
+    deliveries = (ANSWERED, NOT_SENT)
 
 
 class InvalidOutput(AfpoolError):

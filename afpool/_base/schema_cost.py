@@ -13,8 +13,10 @@ how often it would be applied to one node of a value, by depth:
 * What a place applies within itself, and what it applies further down, nests on the C stack. So where a
   schema leads back into itself, values are refused that would nest it deeper than a small stack holds.
 
-A schema without references and without `unevaluated...` visits each node at most once for each of its places,
-so it is not walked.
+A schema without references and without `unevaluated...` applies each of its places to a node at most once. So
+it is walked only where it has many that could meet at one (`breadth_of`): ten thousand alternatives for each
+item of a list of ten thousand are as many steps as there are pairs. There a place may be applied to a node as
+often as there are places; what a value really costs is then added up for its own nodes (`Cost.work`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,13 @@ MAX_NESTED: Final = 6_000
 """Steps of a validator within one another; 100 to 600 bytes of stack each, of 8 MB at most."""
 _MAX_LEVELS: Final = 256
 _LEFT_OVER: Final = 3
+_MULTIPLIERS: Final = frozenset(
+    {"$ref", "$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"}
+)
+_PARALLEL: Final = (
+    "allOf", "anyOf", "oneOf", "patternProperties", "dependentSchemas", "dependencies", "dependentRequired",
+)  # fmt: skip
+_SAMENESS: Final = 20  # choices that a fault repeats, in place of one more fault
 
 _IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _IN_PLACE: Final = ("not", "if", "then", "else")
@@ -64,10 +73,57 @@ class Cost:
 
     per_node: int
     max_depth: int | None
+    _walk: _Walk | None = attrs.field(default=None, eq=False, repr=False)
+
+    def work(self, value: Any) -> int:
+        """Add up the applications to all nodes of one value; stops where they exceed `MAX_WORK`."""
+        return MAX_WORK + 1 if self._walk is None else self._walk.work(value)
 
 
-def cost_of(schema: Mapping[str, Any]) -> Cost:
-    """Count; for a schema with references. Linear in the schema, in nearly all cases.
+def breadth_of(schema: Mapping[str, Any]) -> tuple[bool, int, int]:
+    """Look a schema over.
+
+    Returns:
+        Whether references (or `unevaluated...`) may apply its places more than once; how many places it has
+        that may meet at one node, over all of it; the longest list of names or choices that one fault may be
+        told of, each name of a `required` counted as a fault.
+    """
+    multiplies, parallel, named = False, 0, 0
+    stack: list[Any] = [schema]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Mapping):
+            multiplies = multiplies or not value.keys().isdisjoint(_MULTIPLIERS)
+            for key in _PARALLEL:
+                parts = value.get(key)
+                if isinstance(parts, list | Mapping):
+                    parallel += len(parts)
+            required, choices = value.get("required"), value.get("enum")
+            if isinstance(required, list):
+                named = max(named, len(required))
+            if isinstance(choices, list):
+                named = max(named, len(choices) // _SAMENESS)
+                parallel += _comparisons(choices)
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+    return multiplies, parallel, named
+
+
+def _comparisons(choices: Any) -> int:
+    """Count what a value is compared with, one by one, where choices are no plain values."""
+    if not isinstance(choices, list) or not any(isinstance(one, dict | list) for one in choices):
+        return 0
+    return nodes_and_depth(choices, MAX_LEVELS)[0]
+
+
+def cost_of(schema: Mapping[str, Any], most: float = MAX_PER_NODE) -> Cost:
+    """Count. Linear in the schema, in nearly all cases.
+
+    Args:
+        schema: The whole document.
+        most: Applications to one node beyond which values are refused, unseen; no bound for a schema without
+            references, which cannot have more than it has places.
 
     Raises:
         Unresolved: A reference leads nowhere in the schema, or back to itself without a step down.
@@ -80,17 +136,17 @@ def cost_of(schema: Mapping[str, Any]) -> Cost:
     for depth in range(_MAX_LEVELS):
         costs = [walk.cost(state) for state in states]
         worst = max(costs)
-        if worst > MAX_PER_NODE:
-            return Cost(highest, min(depth - 1, walk.deepest()))
+        if worst > most:
+            return Cost(highest, min(depth - 1, walk.deepest()), walk)
         highest = max(highest, worst)
         below = {lower for state in states for lower in walk.below(state)} - seen
         if not below:
-            return Cost(highest, walk.deepest() if walk.comes_back() else None)
+            return Cost(highest, walk.deepest() if walk.comes_back() else None, walk)
         seen |= below
         if len(seen) > 4 * len(walk.places) + 1_000:
-            return Cost(highest, min(depth, walk.deepest()))
+            return Cost(highest, min(depth, walk.deepest()), walk)
         states = below
-    return Cost(highest, min(_MAX_LEVELS, walk.deepest()))
+    return Cost(highest, min(_MAX_LEVELS, walk.deepest()), walk)
 
 
 def nodes_and_depth(value: Any, deepest: int) -> tuple[int, int]:
@@ -123,6 +179,39 @@ class _Walk:
         self._closures: dict[int, tuple[int, dict[str, Counter[int]]]] = {}
         self._heights: dict[int, int] = {}
         self._open: set[int] = set()
+        self._split: dict[State, tuple[int, dict[str, State], State]] = {}
+
+    def work(self, value: Any) -> int:
+        """Add up the applications to the nodes of a value, down to `MAX_LEVELS`, as far as `MAX_WORK`."""
+        total = 0
+        level: list[tuple[State, Any]] = [(frozenset({(self.number(self.root), 1)}), value)]
+        for _ in range(MAX_LEVELS):
+            below: list[tuple[State, Any]] = []
+            for state, node in level:
+                cost, named, anywhere = self._members_of(state)
+                total += cost
+                if total > MAX_WORK:
+                    return total
+                if isinstance(node, Mapping):
+                    total += len(node) * len(anywhere)  # the names are looked at as well
+                    below.extend((named.get(name, anywhere), member) for name, member in node.items())
+                elif isinstance(node, list | tuple):
+                    items = enumerate(node)
+                    below.extend((named.get(f"{_ANY}{at}", anywhere), member) for at, member in items)
+            if not below:
+                break
+            level = below
+        return total
+
+    def _members_of(self, state: State) -> tuple[int, dict[str, State], State]:
+        """Give what a state costs, and the states of members by name, and of all others."""
+        known = self._split.get(state)
+        if known is None:
+            joined = self._joined(state)
+            anywhere = joined.pop(_ANY, Counter())
+            named = {name: frozenset((those + anywhere).items()) for name, those in joined.items()}
+            known = self._split[state] = (self.cost(state), named, frozenset(anywhere.items()))
+        return known
 
     def number(self, place: Any) -> int:
         known = self._numbers.get(id(place))
@@ -136,17 +225,22 @@ class _Walk:
 
     def below(self, state: State) -> Iterator[State]:
         """Give the states of the nodes one level down."""
+        joined = self._joined(state)
+        anywhere = joined.pop(_ANY, Counter())
+        if anywhere:
+            yield frozenset(anywhere.items())
+        for those in joined.values():
+            yield frozenset((those + anywhere).items())
+
+    def _joined(self, state: State) -> dict[str, Counter[int]]:
+        """Give what a state applies one level down, by the name of the member."""
         joined: dict[str, Counter[int]] = {}
         for number, times in state:
             for name, those in self._closure(number)[1].items():
                 into = joined.setdefault(name, Counter())
                 for place, often in those.items():
                     into[place] += often * times
-        anywhere = joined.pop(_ANY, Counter())
-        if anywhere:
-            yield frozenset(anywhere.items())
-        for those in joined.values():
-            yield frozenset((those + anywhere).items())
+        return joined
 
     def deepest(self) -> int:
         """How many levels a value may have before what is applied to it nests too deeply."""
@@ -179,7 +273,7 @@ class _Walk:
         if number in self._open:
             raise Unresolved
         self._open.add(number)
-        count, height = 1, 0
+        count, height = 1 + _beside(place), 0
         below: dict[str, Counter[int]] = {}
         for part in self._in_place(place):
             inner = self.number(part)
@@ -237,6 +331,13 @@ class _Walk:
                 raise Unresolved
             return anchors[f"#{fragment}"]
         return _at_pointer(at, fragment)
+
+
+def _beside(place: Mapping[str, Any]) -> int:
+    """Count what a place looks at in its node that is no place itself."""
+    dependent = place.get("dependentRequired")
+    names = len(dependent) if isinstance(dependent, Mapping) else 0
+    return names + _comparisons(place.get("enum"))
 
 
 def _members(place: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

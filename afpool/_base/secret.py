@@ -265,6 +265,22 @@ class Headers(Credential):
         return tuple(values)
 
 
+def secrets_of(credential: Credential) -> tuple[Secret, ...] | str:
+    """Give what must not be told of a credential; words where its kind, which may be anybody's, does not say.
+
+    One that gives a single string is no exception: what is looked for is not its letters.
+    """
+    try:
+        values: object = credential.secrets()
+        wrapped = [wrap(value) for value in values] if isinstance(values, list | tuple) else None
+    except Exception as error:  # noqa: BLE001 -- the code of a kind of the host's own; its words may hold it
+        return f"its secrets() raised {type(error).__name__}"
+    del values
+    if wrapped is None or None in wrapped:
+        return "its secrets() gives no sequence of strings"
+    return tuple(secret for secret in wrapped if secret is not None)
+
+
 def wrap(value: object) -> Secret | None:
     """Wrap a string or a `Secret`; `None` for anything else, so that the caller forgets it, then raises."""
     return Secret(value) if isinstance(value, str | Secret) else None

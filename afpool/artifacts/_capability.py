@@ -6,7 +6,8 @@ Rules:
 * The origin is the host's: what a caller puts in its place is overwritten.
 * Facts come in the order in which things happened, after they have: of a put what it gave up, then what it
   stored. Deleting and listing are on no record.
-* A store that answers with another artifact than it was asked for is not believed.
+* A store that answers with another artifact than it was asked for is not believed; one whose answer has not
+  the form of one has failed (`_sound`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import attrs
 import trio
 
+from .._base.errors import IN_DOUBT
 from ._facts import ArtifactExpired, ArtifactMinted, ArtifactRefused, ArtifactResolved
 from ._naming import checked_scope
+from ._sound import artifact_or_none, page, ticket, ticket_or_none
 from ._telling import tell
 from ._types import (
     DEFAULT_PAGE,
@@ -109,12 +112,13 @@ class BoundArtifacts:
         except (UnknownParentRefError, InvalidArtifactError) as error:
             self._refused_put(error)
             raise
+        meta = ticket(meta, "put", IN_DOUBT)
         self._tell(ArtifactMinted(meta))
         return meta
 
     async def head(self, ref: str) -> ArtifactMeta | None:
         """Give the ticket of a ref, or `None`."""
-        meta = await self._store.head(self._scope, ref)
+        meta = ticket_or_none(await self._store.head(self._scope, ref), "head")
         if meta is None or meta.ref != ref:
             self._refuse("head", "missing-or-expired", ref)
             return None
@@ -129,7 +133,7 @@ class BoundArtifacts:
             ArtifactStoreError: The store failed.
         """
         try:
-            found = await self._store.get(self._scope, ref)
+            found = artifact_or_none(await self._store.get(self._scope, ref))
         except ArtifactIntegrityError as error:
             self._refuse("get", "digest-mismatch", ref, str(error))
             raise
@@ -147,7 +151,7 @@ class BoundArtifacts:
         self, *, kind: str | None = None, cursor: str | None = None, limit: int = DEFAULT_PAGE
     ) -> ArtifactPage:
         """Give one page of tickets, newest first."""
-        return await self._store.list(self._scope, kind=kind, cursor=cursor, limit=limit)
+        return page(await self._store.list(self._scope, kind=kind, cursor=cursor, limit=limit))
 
     def unrecorded(self) -> BoundArtifacts:
         """Give the same artifacts seen without anything being recorded, for looking around."""
@@ -188,6 +192,7 @@ class BoundStreamingArtifacts(BoundArtifacts):
         except (UnknownParentRefError, InvalidArtifactError) as error:
             self._refused_put(error)
             raise
+        meta = ticket(meta, "put_stream", IN_DOUBT)
         self._tell(ArtifactMinted(meta))
         return meta
 
@@ -199,7 +204,7 @@ class BoundStreamingArtifacts(BoundArtifacts):
     async def _get_stream(self, ref: str) -> AsyncIterator[ArtifactStream | None]:
         store = cast("StreamingArtifactStore", self._store)
         async with store.get_stream(self._scope, ref) as stream:
-            if stream is None or stream.meta.ref != ref:
+            if stream is None or ticket(stream.meta, "get_stream").ref != ref:
                 self._refuse("get", "missing-or-expired", ref)
                 yield None
             else:

@@ -129,7 +129,8 @@ async def place(
         return None
     try:
         meta = await artifacts.put(placed_artifact(tool, text if data is None else data, kind=kind))
-    except AfpoolError as error:
-        logger.warning("a result of %s was not placed (%s) and stays inline", tool, error.code)
+    except Exception as error:  # noqa: BLE001 -- the store may be anybody's; the tool has run all the same
+        why = error.code if isinstance(error, AfpoolError) else type(error).__name__
+        logger.warning("a result of %s was not placed (%s) and stays inline", tool, why)
         return None
     return placed(meta, placement, text)

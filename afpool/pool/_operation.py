@@ -147,6 +147,7 @@ async def execute(
         pool.deadlines.done(entry)
         use.outcome = outcome
         trip = call.trip
+        call.trip = None  # which holds the call as its gate: what is over goes with its last reference
         if trip is not None and trip.begun and not trip.over:
             hand_over(call, trip, answered=False)
         else:

@@ -248,6 +248,7 @@ class Pool:
         share: ShareFunction | EllipsisType | None = ...,
         credentials: CredentialProvider | EllipsisType | None = ...,
         limits: Limits | None = None,
+        replan: Iterable[str] | None = None,
         rebind: Iterable[str] = (),
     ) -> Reconfigured:
         """Put another configuration into force, in this instant. Synchronous, all or nothing.
@@ -259,12 +260,13 @@ class Pool:
 
         Args:
             servers: All of them, as `open_pool`; none are allowed.
-            plan: As `open_pool`, `...` as it is. Another one (by `==`) changes every server without a plan of
-                its own.
+            plan: As `open_pool`, `...` as it is.
             share: As `open_pool`, `...` as it is. Asked at every gate from now on.
             credentials: As `open_pool`, `...` as it is. Another one changes every server that may need one.
             limits: Those from now on; `max_message`, `max_pages` and `keepalive_expiry` are of clients that
                 are opened from now on.
+            replan: Names of servers without a plan of their own for which `plan` gives other plans from now
+                on. Absent: all of them if `plan` is another one (by `==`), else none.
             rebind: Names of servers whose bindings end although nothing that the pool knows of has changed.
 
         Raises:
@@ -273,9 +275,8 @@ class Pool:
                 the pool is open.
             TypeError: Something is not of its kind.
         """
-        return reconfigure(
-            self, servers, plan=plan, share=share, credentials=credentials, limits=limits, rebind=rebind
-        )
+        others: dict[str, Any] = {"plan": plan, "share": share, "credentials": credentials}
+        return reconfigure(self, servers, **others, limits=limits, replan=replan, rebind=rebind)
 
     def cancel(self, call_id: str, reason: str = "withdrawn by its host") -> bool:
         """Withdraw a running call; its caller gets `cancelled` with the true verdict. Synchronous."""

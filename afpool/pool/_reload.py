@@ -14,9 +14,10 @@ Rules:
 * What decides whom and how we talk to, who shares a connection, or how an incarnation's lists are compared
   (`REOPEN`, and the plan) is a property of a client: another one is opened, the old one drains. All the rest
   (`REBIND`) is a property of bindings: they are made anew, on the same client.
-* Nobody can tell whether two functions give the same plans. So another `plan` counts as other plans, for
-  every server that has none of its own; another provider of credentials counts for every server that may need
-  one. Another `share` ends nothing by itself: every gate asks it from now on.
+* Nobody but the host can tell whether two functions give the same plans. Where it does not (`replan`),
+  another `plan` counts as other plans, for every server that has none of its own; another provider of
+  credentials counts for every server that may need one. Another `share` ends nothing by itself: every gate
+  asks it from now on.
 * Configuration is no revocation: what the credential provider keeps is left to it.
 """
 
@@ -155,6 +156,7 @@ def _wanted(
     share: Any,
     credentials: Any,
     limits: Limits | None,
+    replan: Iterable[str] | None,
     rebind: Iterable[str],
 ) -> _Wanted:
     plan = _or_kept(plan, pool.plan)
@@ -163,16 +165,22 @@ def _wanted(
         if given is not None and not callable(given):
             raise TypeError(f"{what} is a function, not {type(given).__name__}")
     news = checked_servers(servers, plan)
-    again = frozenset(rebind)
-    if not again <= news.keys():
-        raise ValueError(f"rebind names servers that there are none of: {sorted(again - news.keys())}")
+    again = _named("rebind", rebind, news)
     kept = pool.client_settings.credentials
     credentials = _or_kept(credentials, kept)
+    if replan is not None:
+        planned = _named("replan", replan, news)
+    else:
+        planned = frozenset(news) if plan != pool.plan else frozenset()
     others = frozenset(
         name
         for name in news.keys() & pool.servers.keys()
         if _wants_another_client(
-            pool, pool.servers[name], news[name], plan=plan, credentials=bool(credentials != kept)
+            pool,
+            pool.servers[name],
+            news[name],
+            planned=name in planned,
+            credentials=bool(credentials != kept),
         )
     )
     return _Wanted(
@@ -196,11 +204,18 @@ def _or_kept(given: T | EllipsisType, kept: T) -> T:
     return kept if isinstance(given, EllipsisType) else given
 
 
-def _wants_another_client(pool: Pool, old: Server, new: Server, *, plan: Any, credentials: bool) -> bool:
+def _named(what: str, names: Iterable[str], servers: Mapping[str, Server]) -> frozenset[str]:
+    named = frozenset(names)
+    if not named <= servers.keys():
+        raise ValueError(f"{what} names servers that there are none of: {sorted(named - servers.keys())}")
+    return named
+
+
+def _wants_another_client(pool: Pool, old: Server, new: Server, *, planned: bool, credentials: bool) -> bool:
     if _differ(old, new, REOPEN):
         return True
     if old.plan is None or new.plan is None:
-        return old.plan is not new.plan or credentials or bool(pool.plan != plan)
+        return old.plan is not new.plan or credentials or planned
     if credentials and (old.plan.credential is not None or new.plan.credential is not None):
         return True
     # what a context leaves out (whom to ask when a server asks) clients keep as they were opened with it
@@ -238,12 +253,13 @@ def reconfigure(
     share: Any,
     credentials: Any,
     limits: Limits | None,
+    replan: Iterable[str] | None,
     rebind: Iterable[str],
 ) -> Reconfigured:
     """See `Pool.reconfigure`."""
     if pool.closing:
         raise PoolClosed("the pool is closed; its configuration is what it was", delivery=NOT_SENT)
-    wanted = _wanted(pool, servers, plan, share, credentials, limits, rebind)
+    wanted = _wanted(pool, servers, plan, share, credentials, limits, replan, rebind)
     # From here on nothing raises, waits, or calls the app before all of it holds.
     number = pool.event("reconfigured", None, why=_why(wanted))
     result = wanted.result(pool, number)

@@ -22,7 +22,7 @@ from ..pool import Limits
 from ._config import ServerRules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..pool import Reconfigured
     from ._config import RuntimeConfig
@@ -34,7 +34,7 @@ FIXED: Final = ("signer", "secret", "artifacts", "on_use", "on_authorization", "
 _LIMITS: Final = frozenset(field.name for field in attrs.fields(Limits))
 
 
-def reconfigure(runtime: Runtime, config: RuntimeConfig) -> Reconfigured:
+def reconfigure(runtime: Runtime, config: RuntimeConfig, replan: Iterable[str] | None) -> Reconfigured:
     """See `Runtime.reconfigure`."""
     if runtime.closed:
         raise PoolClosed("the runtime is closed; its configuration is what it was", delivery=NOT_SENT)
@@ -58,6 +58,7 @@ def reconfigure(runtime: Runtime, config: RuntimeConfig) -> Reconfigured:
         share=config.share,
         credentials=config.credentials,
         limits=Limits(**{name: value for name, value in config.pool.items() if name in _LIMITS}),
+        replan=replan,
         rebind=refilled,
     )
     runtime.put(config, door, served, done)

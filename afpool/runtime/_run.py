@@ -97,6 +97,7 @@ class Run:
         """Call a tool by the name that the run's toolset shows; see `Runtime.dispatch`."""
         runtime = self._runtime
         toolset = self._toolset
+        name = as_name(name)
         problem: AfpoolError | None = None
         scope: Identity | None = None
         try:
@@ -164,6 +165,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.run_id}>"
+
+
+def as_name(name: object) -> str:
+    """Give a tool's name as it can be looked up; what is no string names no tool."""
+    return name if isinstance(name, str) else f"<{type(name).__name__}>"
 
 
 def as_problem(error: Exception) -> AfpoolError:

@@ -30,12 +30,12 @@ from ._inner import InnerTools
 from ._listing import Lister
 from ._naming import Namings
 from ._reload import reconfigure
-from ._run import OUTDATED, Run, as_problem, new_run, resumed_run
+from ._run import OUTDATED, Run, as_name, as_problem, new_run, resumed_run
 from ._served import Served, ServedTools
 from ._toolset import RuntimeToolset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from .._base.identity import CallerIdentity, Identity
     from .._base.model import Progress, Tool, ToolResult
@@ -227,7 +227,14 @@ class Runtime:
         served.acknowledge(arguments)
 
     @trio.lowlevel.enable_ki_protection
-    def reconfigure(self, config: RuntimeConfig | None = None, /, **fields: Any) -> Reconfigured:
+    def reconfigure(
+        self,
+        config: RuntimeConfig | None = None,
+        /,
+        *,
+        replan: Iterable[str] | None = None,
+        **fields: Any,
+    ) -> Reconfigured:
         """Put another configuration into force, in this instant. Synchronous, all or nothing.
 
         What becomes of each server: see `Pool.reconfigure`. Rules hold from the next listing on. Tools that
@@ -237,6 +244,7 @@ class Runtime:
 
         Args:
             config: The whole configuration; the present one when absent.
+            replan: As `Pool.reconfigure`.
             fields: Fields of it, in place of the config's.
 
         Returns:
@@ -249,7 +257,7 @@ class Runtime:
                 limits), or as `RuntimeConfig`.
             TypeError: As `RuntimeConfig`.
         """
-        return reconfigure(self, attrs.evolve(self.config if config is None else config, **fields))
+        return reconfigure(self, attrs.evolve(config or self.config, **fields), replan)
 
     # ------------------------------------------------------------------ for the package
 
@@ -273,8 +281,9 @@ class Runtime:
         """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`."""
         if self.closed:
             problem = PoolClosed("the runtime is closed; nothing ran", delivery=NOT_SENT)
+        name = as_name(name)
         tool: Tool | None = None
-        if problem is None and isinstance(name, str):
+        if problem is None:
             offered = self._offered(toolset, name, identity)
             if offered is None or offered.place_of(name)[0] is None:
                 tool = self._local.get(name)
@@ -294,7 +303,7 @@ class Runtime:
                 if tool is None:
                     problem = _unknown(name, toolset)
         asking = Asking(
-            name=str(name),
+            name=name,
             tool=tool,
             args=args,
             identity=identity,
@@ -382,7 +391,7 @@ class Runtime:
 
 
 def _unknown(name: str, toolset: RuntimeToolset) -> UnknownTool:
-    text = unknown_tool(str(name), list(toolset))
+    text = unknown_tool(name, list(toolset))
     missing = [f"{server} ({error.code})" for server, error in toolset.problems.items()]
     missing += [f"{server} ({why.partition(':')[0]})" for server, why in toolset.withheld.items()]
     if missing:

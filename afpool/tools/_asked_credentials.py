@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from .._base.credential import CredentialRequest, Issued, NeedsAuthorization
 from .._base.errors import AfpoolError, AuthorizationRequired, CredentialFailed
 from .._base.identity import Identity
-from .._base.secret import Credential
+from .._base.secret import secrets_of
 from .._base.untraced import by_itself, in_place_of
 
 if TYPE_CHECKING:
     from .._base.credential import Answered, CredentialProvider, CredentialRequirement
+    from .._base.secret import Credential
     from ._record import CallRecord
 
 logger = logging.getLogger("afpool")
@@ -69,8 +70,16 @@ async def credential_for(
         service, requirement.scopes, requirement.mode, Identity() if identity is None else identity
     )
     answer = await _asked(tool, service, provider, request, record)
-    if isinstance(answer, Issued) and isinstance(answer.credential, Credential):
-        facts: dict[str, Any] = {"service": service, "kind": answer.credential.kind}
+    if isinstance(answer, Issued):
+        problem = secrets_of(answer.credential)
+        if isinstance(problem, str):
+            record.file("credential_failed", {"service": service, "error_class": CredentialFailed.__name__})
+            raise CredentialFailed(
+                f"The tool {tool} needs a credential for {service!r}, and the one that was given cannot be "
+                f"kept out of what is told: {problem}; the tool was not run"
+            )
+        kind = getattr(answer.credential, "kind", None)
+        facts: dict[str, Any] = {"service": service, "kind": kind if isinstance(kind, str) else "custom"}
         if answer.expires_at is not None:
             facts["expires_at"] = answer.expires_at
         record.file("credential_acquired", facts)
@@ -162,7 +171,7 @@ class Asked:
             facts = {"service": request.service, "error_class": type(error).__name__}
             self._record.file("credential_failed", facts)
             raise
-        if isinstance(answer, Issued) and isinstance(answer.credential, Credential):
+        if isinstance(answer, Issued):
             self._hide(answer.credential)
         elif isinstance(answer, NeedsAuthorization):
             _tell(self._record, self._on_authorization, request.service, request.identity, answer)

@@ -7,6 +7,8 @@ Rules:
 * A value is quoted only where its shape is what is wrong (a pattern, a length, a choice), cut to 80
   characters, and only where the tool shows it: of an argument that a view hides only the type is said.
 * Words of the schema (names, choices, descriptions) are a stranger's as well: they are cut, too.
+* A validator is asked for faults only where telling all of them takes little memory; else the plain part of
+  the schema is walked (`_correction_large`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jsonschema_rs
 
 from .._base.schema_cost import nodes_and_depth
+from ._correction_large import Found, deeper_than_is_read, faults_of_large, memory_of_faults
 from ._results import mended
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ _MAX_HINT: Final = 160
 _MAX_NAMES: Final = 10
 _MAX_PATH: Final = 160
 _EAGER_NODES: Final = 2_000
+_EAGER_BYTES: Final = 1 << 27
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 _MISSING: Final = object()
 
@@ -92,6 +96,23 @@ def correction(tool: str, args: Mapping[str, Any], shown: Mapping[str, Any], com
 
 
 def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[str]:
+    said: set[str] = set()
+    try:
+        for issue in _of_all(args, shown, compiled):
+            if issue not in said:
+                said.add(issue)
+                yield issue
+    except ValueError:
+        pass  # the validator cannot read it
+    if not said:
+        yield _of_the_whole(args)
+
+
+def _of_all(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[str]:
+    if memory_of_faults(args, compiled.breadth, _EAGER_BYTES) > _EAGER_BYTES:
+        for found in faults_of_large(args, compiled.schema):
+            yield _issue_of_large(found, args, shown)
+        return
     nodes, _ = nodes_and_depth(args, 512)
     if nodes > _EAGER_NODES:
         # the library finds all faults before it gives the first; of a large value one has to do
@@ -100,27 +121,42 @@ def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compile
         except jsonschema_rs.ValidationError as error:
             yield _issue(error, args, shown, compiled.schema)
         return
-    said: set[str] = set()
     for fault in compiled.validator.iter_errors(args):
-        issue = _issue(fault, args, shown, compiled.schema)
-        if issue not in said:
-            said.add(issue)
-            yield issue
+        yield _issue(fault, args, shown, compiled.schema)
 
 
-def _issue(error: Any, args: Any, shown: Any, schema: Any, *, nested: bool = False) -> str:
+def _of_the_whole(args: Mapping[str, Any]) -> str:
+    if deeper_than_is_read(args):
+        return "the arguments: nested too deeply to be checked against the schema; send something flatter"
+    return (
+        "the arguments: not what the schema allows, and too large to say where; send less, or only what the "
+        "schema names"
+    )
+
+
+def _issue_of_large(found: Found, args: Any, shown: Any) -> str:
+    if found.word == "required":
+        return f"{_path(found.path)}: required but missing"
+    if found.word == "additionalProperties":
+        return _not_known(_path(found.path), found.what, found.place.get("properties"))
+    if isinstance(found.what, int):
+        return f"{_path(found.path)}: none of {found.what} alternatives allows it"
+    return _issue(found.what, args, shown, found.place, at=found.path)
+
+
+def _issue(
+    error: Any, args: Any, shown: Any, schema: Any, *, nested: bool = False, at: Sequence[str | int] = ()
+) -> str:
     kind = error.kind
     word = str(kind.name)
-    path = error.instance_path
+    path = [*at, *error.instance_path]
     where = _path(path)
     value = _at(args, path)
     if word == "required":
         return f"{_path([*path, kind.property])}: required but missing"
     if word in ("additionalProperties", "unevaluatedProperties"):
-        unknown = _list(kind.unexpected)
         known = _at(_holder(schema, error.schema_path), ["properties"])
-        takes = f"; known are {_list(known)}" if isinstance(known, Mapping) and known else ""
-        return f"{where}: not known: {unknown}{takes}"
+        return _not_known(where, kind.unexpected, known)
     if word in ("anyOf", "oneOf") and getattr(kind, "context", None):
         if nested:
             return f"{where}: none of {len(kind.context)} alternatives allows it"
@@ -132,6 +168,11 @@ def _issue(error: Any, args: Any, shown: Any, schema: Any, *, nested: bool = Fal
     if word in _QUOTED and isinstance(hint, str) and hint.strip():
         said += f" ({_cut(' '.join(hint.split()), _MAX_HINT)})"
     return said
+
+
+def _not_known(where: str, unknown: Any, known: Any) -> str:
+    takes = f"; known are {_list(known)}" if isinstance(known, Mapping) and known else ""
+    return f"{where}: not known: {_list(unknown)}{takes}"
 
 
 def _expected(kind: Any, word: str) -> str:

@@ -35,6 +35,7 @@ import trio
 from .._base.errors import (
     ANSWERED,
     IN_DOUBT,
+    NOT_SENT,
     AfpoolError,
     CallDenied,
     DeadlineExceeded,
@@ -192,9 +193,7 @@ class _Call:
         except AfpoolError as error:
             result = error_result(error, self.call_id)
         except Exception as error:  # noqa: BLE001 -- a result is promised, whatever was overlooked
-            fault = ToolFailed(f"The call of {self.name} failed ({type(error).__name__}); it may have run")
-            fault.__cause__ = error
-            result = error_result(fault, self.call_id)
+            result = error_result(self._fault(error), self.call_id)
         except BaseException:
             self._over()
             self.record.cancelled(self.door.seams.now() - self.began)
@@ -221,6 +220,16 @@ class _Call:
             return False
         executing.over = True
         return executing.begun
+
+    def _fault(self, error: Exception) -> ToolFailed:
+        kind = type(error).__name__
+        if self.executing is not None and self.executing.begun:
+            fault = ToolFailed(f"The call of {self.name} failed ({kind}); it may have run")
+        else:
+            what = f"The call of {self.name} failed before the tool was run ({kind}); nothing ran"
+            fault = ToolFailed(what, delivery=NOT_SENT)
+        fault.__cause__ = error
+        return fault
 
     # ------------------------------------------------------------------ the steps
 
@@ -251,7 +260,9 @@ class _Call:
             raise Overloaded(
                 f"{MAX_DEPTH} tools call one another already; the last, {self.name}, was not run"
             )
-        if not self.written or args is not given or shown is not given:
+        if args is not given:
+            self._check_replaced(args)
+        elif not self.written or shown is not given:
             self._check_json(args)
         if args is not given:
             shown = self._shown(tool, args)
@@ -308,6 +319,16 @@ class _Call:
             raise InvalidArguments(
                 f"The arguments of {self.name} are not JSON at {error.path}: {error.kind}; "
                 "the tool was not run"
+            ) from None
+
+    def _check_replaced(self, args: JsonObject) -> None:
+        try:
+            encode_json(args)
+        except NotJson as error:
+            self.denied = True
+            raise CallDenied(
+                f"a hook replaced the arguments of {self.name} by what is not JSON at {error.path} "
+                f"({error.kind}), which denies the call (the tool was not run)"
             ) from None
 
     def _invalid(self, args: JsonObject, shown: JsonObject, compiled: Compiled) -> InvalidArguments:

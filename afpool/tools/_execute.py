@@ -17,9 +17,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-from .._base.errors import NOT_SENT, REFUSED, AfpoolError, InvalidOutput, ProtocolError, ToolFailed
+from .._base.errors import (
+    NOT_SENT,
+    REFUSED,
+    AfpoolError,
+    CredentialFailed,
+    InvalidOutput,
+    ProtocolError,
+    ToolFailed,
+)
 from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
-from .._base.secret import Secret
+from .._base.secret import secrets_of
 from ..artifacts import NoArtifacts
 from ._asked_credentials import Asked
 from ._hiding import Hiding
@@ -79,8 +87,15 @@ class Executing:
         self.hide(credential)
 
     def hide(self, credential: Credential) -> None:
-        """Take a credential out of whatever leaves from now on, and out of the calls made from inside."""
-        self.hiding.add(map(Secret, credential.secrets()))
+        """Take a credential out of whatever leaves from now on, and out of the calls made from inside.
+
+        Raises:
+            CredentialFailed: It does not say what its secrets are.
+        """
+        secrets = secrets_of(credential)
+        if isinstance(secrets, str):
+            raise CredentialFailed(f"The credential cannot be kept out of what is told: {secrets}")
+        self.hiding.add(secrets)
 
     @property
     def hiding(self) -> Hiding:
@@ -197,11 +212,15 @@ class Executing:
         call_id = self._asking.call_id
         assert call_id is not None
         if isinstance(result, ToolResult) and result.call_id == call_id:
-            return result
-        try:
-            return value_result(result, call_id)
-        except TypeError as error:
-            raise failed(self._name, error) from None
+            made = result
+        else:
+            try:
+                made = value_result(result, call_id)
+            except TypeError as error:
+                raise failed(self._name, error) from None
+        if type(made.raw) is not bytes:
+            raise failed(self._name, TypeError(f"a ToolResult holds bytes, not {type(made.raw).__name__}"))
+        return made
 
     def _checked(self, known: KnownTool, result: ToolResult) -> ToolResult:
         """Hold a result to its form, and to what its tool's output schema promises."""

@@ -23,6 +23,7 @@ import attrs
 
 from .._base.errors import ANSWERED, NOT_SENT, CallDenied
 from .._base.untraced import in_place_of
+from ._results import is_sound
 
 if TYPE_CHECKING:
     from .._base.errors import Delivery
@@ -125,8 +126,15 @@ async def ask_before(hooks: Sequence[Hook], call: HookCall) -> JsonObject:
                 raise _malfunction(
                     hook, NOT_SENT, f"replaced the arguments by {type(verdict.value).__name__}"
                 )
-            args = verdict.value
-    return given if args is given else dict(args)
+            failure: CallDenied | None = None
+            try:
+                args = dict(verdict.value)
+            except Exception as error:  # noqa: BLE001 -- the host's own mapping
+                why = f"replaced the arguments by a {type(verdict.value).__name__} that cannot be read"
+                failure = in_place_of(error, _malfunction(hook, NOT_SENT, why))
+            if failure is not None:
+                raise failure
+    return given if args is given else args
 
 
 async def ask_after(
@@ -152,9 +160,12 @@ async def ask_after(
         verdict = await _ask(hook, hook.after, ANSWERED, call, result)
         if isinstance(verdict, Replace):
             try:
-                result = as_result(verdict.value)
+                replaced = as_result(verdict.value)
             except TypeError:
-                raise _malfunction(hook, ANSWERED, "replaced the result by what is none") from None
+                replaced = None
+            if replaced is None or not is_sound(replaced):
+                raise _malfunction(hook, ANSWERED, "replaced the result by what is none")
+            result = replaced
     return result
 
 

@@ -23,9 +23,9 @@ import attrs
 import trio
 
 from .._base.credential import CredentialRequirement, Mode
-from .._base.errors import InvalidArguments, ProtocolError
+from .._base.errors import CredentialFailed, InvalidArguments, ProtocolError
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
-from .._base.secret import Secret
+from .._base.secret import Secret, secrets_of
 from .._base.spellings import SHORT
 from ._cuts import Cut, cut_of, declared_by
 from ._derive import derive, fact
@@ -161,7 +161,9 @@ async def _execute(
     try:
         filled.refuse(name, _object(name, args))
         complete, hiding = _complete(name, fills, args, ctx)
-    except (InvalidArguments, HostFilledArgumentError, HostFilledValueMissingError) as error:
+    except (
+        InvalidArguments, HostFilledArgumentError, HostFilledValueMissingError, CredentialFailed,
+    ) as error:  # fmt: skip
         error.call_id = ctx.call_id
         await trio.lowlevel.cancel_shielded_checkpoint()
         raise
@@ -216,8 +218,13 @@ def _complete(
         complete[field] = secret.reveal()
     if not secrets or ctx.credential is None:
         return complete, None
+    others = secrets_of(ctx.credential)
+    if isinstance(others, str):
+        raise CredentialFailed(
+            f"the credential of {name} cannot be kept out of what is told: {others}; the tool was not run"
+        )
     hiding: Hiding = Hiding() if ctx.door is None else ctx.door.hiding
-    hiding.add((*secrets, *map(Secret, ctx.credential.secrets())))
+    hiding.add((*secrets, *others))
     return complete, hiding
 
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import trio
 
+from ..artifacts._sound import is_ticket
+
 if TYPE_CHECKING:
     from ..artifacts._types import Artifact, ArtifactMeta, ArtifactPage, ArtifactScope, ArtifactStore
 
@@ -116,4 +118,4 @@ async def _confirmed(artifacts: Redeemer, row: Any, kind: str | None) -> Artifac
     if kind not in (None, row.kind) or not isinstance(row.ref, str) or len(row.ref) > _MAX_REF:
         return None
     meta = await artifacts.head(row.ref)
-    return meta if meta is not None and kind in (None, meta.kind) and meta.ref == row.ref else None
+    return meta if is_ticket(meta) and kind in (None, meta.kind) and meta.ref == row.ref else None

@@ -228,21 +228,28 @@ def written(shown: Mapping[Any, Any]) -> tuple[Encoded, bool]:
     try:
         return Encoded(encode_json(shown)), True
     except NotJson:
-        names = [str(key)[:_MAX_NAME].encode("utf-8", "replace").decode() for key in shown]
+        names = [_told(key) for key in shown]
         return Encoded(encode_json(dict.fromkeys(names, "[not JSON]"))), False
+
+
+def _told(key: object) -> str:
+    """Write a name that may be no string, or none that JSON holds."""
+    name = key if isinstance(key, str) else f"<{type(key).__name__}>"
+    return name[:_MAX_NAME].encode("utf-8", "replace").decode()
 
 
 def _reported(report: Any) -> Encoded | str:
     """Write a report down, and no more of it than `MAX_REPORT`."""
-    if isinstance(report, Progress):
-        message = report.message
-        if message is not None and len(message) > MAX_REPORT:
-            message = f"{message[:MAX_REPORT]}…"
-        told = (("progress", report.progress), ("total", report.total), ("message", message))
-        report = {key: value for key, value in told if value is not None}
+    kind = type(report).__name__
     try:
+        if isinstance(report, Progress):
+            message = report.message
+            if message is not None and len(message) > MAX_REPORT:
+                message = f"{message[:MAX_REPORT]}…"
+            told = (("progress", report.progress), ("total", report.total), ("message", message))
+            report = {key: value for key, value in told if value is not None}
         raw = json_of(report)
-    except TypeError:
-        return f"[not JSON: {type(report).__name__}]"
+    except Exception:  # noqa: BLE001 -- also an object that raises when it is looked into
+        return f"[not JSON: {kind}]"
     # of any other JSON a part says nothing
     return Encoded(raw) if len(raw) <= 8 * MAX_REPORT else f"[{len(raw)} bytes of JSON]"

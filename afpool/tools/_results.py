@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from .._base.errors import ToolFailed
+from .._base.errors import ProtocolError, ToolFailed
 from .._base.model import ToolResult
 from ..protocol import NotJson, encode_json
 
@@ -125,6 +125,16 @@ def content_result(
     if is_error:
         document["isError"] = True
     return ToolResult(json_of(document), call_id)
+
+
+def is_sound(result: ToolResult) -> bool:
+    """Say whether a result that somebody made by hand is one: bytes that are read as a tool's result."""
+    if type(result.raw) is not bytes:
+        return False
+    try:
+        return result.has_form and isinstance(result.document, dict)
+    except ProtocolError:
+        return False
 
 
 def json_of(value: Any) -> bytes:

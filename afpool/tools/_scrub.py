@@ -102,11 +102,17 @@ class Scrubber:
         return self._value(value, {}, MAX_DEPTH)
 
     def progress(self, report: Any) -> Any:
-        """Give a progress report without the secrets."""
-        if isinstance(report, Progress):
-            message = None if report.message is None else self.text(report.message)
-            return report if message is report.message else attrs.evolve(report, message=message)
-        return self.value(report)
+        """Give a progress report without the secrets; one that cannot be looked into is named by its class.
+
+        Never raises.
+        """
+        try:
+            if isinstance(report, Progress):
+                message = None if report.message is None else self.text(report.message)
+                return report if message is report.message else attrs.evolve(report, message=message)
+            return self.value(report)
+        except Exception:  # noqa: BLE001 -- an object of the tool's own, which may raise whatever is asked of it
+            return f"[unreadable: {type(report).__name__}]"
 
     def finds(self, value: str | bytes) -> bool:
         """Whether a text or bytes hold a secret."""

@@ -23,6 +23,7 @@ import trio
 
 from .._base.errors import NOT_SENT, AfpoolError, DeadlineExceeded, Delivery
 from ..artifacts._facts import ArtifactRefused, ArtifactResolved
+from ..artifacts._sound import artifact_or_none
 from ..artifacts._types import ArtifactIntegrityError, ArtifactStoreError, UnreadableArtifactError
 from . import _wants_words as words
 from ._filled_arguments import FilledArguments
@@ -286,7 +287,7 @@ async def _redeem(artifacts: Redeemer, arg: str, kind: str, given: Any) -> Artif
     told = words.like_a_ref(given)
     try:
         # nothing of that length is a ref; no store needs to be asked
-        found = await artifacts.get(given) if len(given) <= _MAX_REF else None
+        found = artifact_or_none(await artifacts.get(given)) if len(given) <= _MAX_REF else None
     except (ArtifactIntegrityError, UnreadableArtifactError):
         return WantsRefusal(arg, kind, "digest-mismatch", told, words.damaged(arg, given))
     except AfpoolError:

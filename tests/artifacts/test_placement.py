@@ -79,12 +79,15 @@ async def test_a_store_that_fails_or_is_not_there_leaves_the_result_inline(
     assert "4711" not in caplog.text
 
 
-async def test_a_failure_of_another_kind_is_not_swallowed() -> None:
-    bound = bind_artifacts(
-        BadStore(MemoryArtifacts(), fails_after={"put": 0}, error=lambda: OSError("bug")), ADA
-    )
-    with pytest.raises(OSError, match="bug"):
-        await place(bound, Placement(5), "search", "too long a text")
+@pytest.mark.parametrize("error", [OSError("secret-4711"), KeyError("secret-4711")])
+async def test_a_failure_of_any_kind_costs_the_placement_and_not_the_result(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    bound = bind_artifacts(BadStore(MemoryArtifacts(), fails_after={"put": 0}, error=lambda: error), ADA)
+    with caplog.at_level(logging.WARNING, "afpool"):
+        assert await place(bound, Placement(5), "search", "too long a text") is None
+    assert f"({type(error).__name__})" in caplog.text
+    assert "4711" not in caplog.text
 
 
 def test_what_is_put_can_be_had_without_putting_it() -> None:

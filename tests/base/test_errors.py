@@ -45,7 +45,7 @@ PROMISED = {
     "InvalidOutput": ("invalid-output", (A,)),
     "UnknownTool": ("unknown-tool", (N,)),
     "CallDenied": ("denied", (N, A)),
-    "ToolFailed": ("tool-failed", (A,)),
+    "ToolFailed": ("tool-failed", (A, N)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -136,6 +137,29 @@ async def test_an_equal_plan_function_is_no_change_and_another_one_is():
         await refused(tool.call(identity=ALICE), "binding-changed")
         await (await w.tool()).call(identity=ALICE)
         assert w.server.count("initialize") == 2
+
+
+async def test_the_host_may_say_for_whom_a_plan_function_gives_other_plans():
+    async with several() as here:
+        marks = {"files": "one", "mail": "one"}
+
+        def plan(server: str, projection: Identity) -> Any:
+            return here.plan(server, marks[server])
+
+        both = [Server(name="files"), Server(name="mail")]
+        here.pool.reconfigure(both, plan=plan)
+        files, mail = await here.tool("files"), await here.tool("mail")
+        marks["mail"] = "two"
+        done = here.pool.reconfigure(both, replan=["mail"])
+        assert (done.changed, done.unchanged) == (("mail",), ("files",))
+        await files.call(identity=ALICE)
+        await refused(mail.call(identity=ALICE), "binding-changed")
+        await (await here.tool("mail")).call(identity=ALICE)
+        assert here.fakes["mail"].arrivals("tools/call")[0].headers["x-mark"] == "two"
+        done = here.pool.reconfigure(both, plan=functools.partial(plan), replan=())
+        assert done.unchanged == ("files", "mail")
+        with pytest.raises(ValueError, match=r"replan names servers that there are none of: \['web'\]"):
+            here.pool.reconfigure(both, replan=["web"])
 
 
 # ---------------------------------------------------------------------------- what stays as it is

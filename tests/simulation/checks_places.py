@@ -5,8 +5,8 @@ gives up on a call, as the design has it, with
 
 * the answer, or the end of the request's own connection or stream;
 * where its caller has gone: at once, where closing the response stream is the cancel (2026-07-28 over HTTP);
-  on a shared stream when the cancel notice has left and `cancel_grace` has passed; in any case after
-  `settle_timeout`.
+  on a shared stream when a byte of the cancel notice has left and `cancel_grace` has passed; in any case
+  after `settle_timeout`. A message that got stuck after its first bytes says not what it is: it may be that.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def check_places(facts: list[Fact], law: Law) -> Iterator[Violation]:
     ends = {fact.call: fact for fact in of(facts, Ended)}
     began = {fact.call: fact for fact in of(facts, Began)}
     unlinked = {fact.link: fact for fact in of(facts, Unlinked)}
-    notices = _notices(facts)
+    notices, stuck = _notices(facts), _stuck(facts)
     busy: dict[str, list[tuple[tuple[float, int], str]]] = {}
     for request in of(facts, Request):
         first = began.get(request.call or "")
         if first is None:
             continue
-        until = _given_up(request, ends.get(first.call), unlinked.get(request.link), notices, law)
+        until = _given_up(request, ends.get(first.call), unlinked.get(request.link), notices, stuck, law)
         heap = busy.setdefault(first.key, [])
         while heap and heap[0][0] <= (request.at, request.seq):
             heapq.heappop(heap)
@@ -63,11 +63,17 @@ def _notices(facts: list[Fact]) -> dict[tuple[str, object], Request]:
     return found
 
 
+def _stuck(facts: list[Fact]) -> dict[int, Request]:
+    """The message of each link that began and never left whole; there is one at most, the last."""
+    return {fact.link: fact for fact in of(facts, Request) if fact.whole < 0 and fact.method is None}
+
+
 def _given_up(
     request: Request,
     end: Ended | None,
     unlinked: Unlinked | None,
     notices: dict[tuple[str, object], Request],
+    stuck: dict[int, Request],
     law: Law,
 ) -> tuple[float, int]:
     """When the client has given up on a request: a time, and the fact after which it is so."""
@@ -83,6 +89,9 @@ def _given_up(
                 notice = notices.get((request.place, (request.link, session, request.id)))
                 if notice is not None:
                     moments.append((notice.at + law.cancel_grace, notice.seq))
+            last = stuck.get(request.link)
+            if last is not None and last.seq > end.seq:
+                moments.append((last.at + law.cancel_grace, last.seq))
         # An answer is one as soon as it is known to be too large, long before its last byte (I10 holds that
         # there was one).
         answered = end.code == "ok" or end.delivery == "answered"

@@ -579,7 +579,8 @@ def test_more_calls_at_work_than_there_are_places(run):
 
 
 @pytest.mark.parametrize(
-    "given_up", ["the link ends", "settle_timeout", "its notice and the grace", "nothing"]
+    "given_up",
+    ["the link ends", "settle_timeout", "its notice and the grace", "a notice that got stuck", "nothing"],
 )
 def test_a_call_that_its_client_gave_up_on_holds_no_place(run, given_up):
     run.opened()
@@ -593,8 +594,10 @@ def test_a_call_that_its_client_gave_up_on_holds_no_place(run, given_up):
     elif given_up == "settle_timeout":
         run.clock += LAW.settle_timeout
     elif "notice" in given_up:
-        params = {"requestId": run.facts[4].id}
-        run.sent(None, method="notifications/cancelled", params=params, id=None, **verb)
+        notice: dict[str, Any] = {"method": None, "whole": -1}
+        if "stuck" not in given_up:
+            notice = {"method": "notifications/cancelled", "params": {"requestId": run.facts[4].id}}
+        run.sent(None, id=None, **notice, **verb)
         run.clock += LAW.cancel_grace
     run.began("c3")
     run.sent("c3", **verb)
