@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from compare import environment, write
+from figures import Figure, tell
 
 from afpool import Identity
 from afpool.artifacts import MemoryArtifacts, NewArtifact, SqliteArtifacts
@@ -118,22 +119,19 @@ async def sqlite_puts(folder: Path, seconds: float, rounds: int) -> dict[str, li
     return found
 
 
-def judge_puts(found: dict[str, list[float]]) -> list[str]:
-    """Show the puts and give what is not kept."""
+def judged_puts(found: dict[str, list[float]]) -> list[Figure]:
+    """Give the puts beside what they are held to."""
     rates = {name: statistics.median(values) for name, values in found.items()}
     pairs = zip(found["one"], found["bare"], strict=True)
     ratio = statistics.median(one / raw for one, raw in pairs)
-    print(f"plain commits{rates['plain']:9,.0f} /s")
-    print(f"bare commits {rates['bare']:9,.0f} /s")
-    print(f"one putter   {rates['one']:9,.0f} /s, {ratio:.2f} of bare (at least {ONE_OF_BARE:g})")
     wanted = SIXTEEN if rates["bare"] >= BARE_ENOUGH else 2 * rates["bare"]
-    print(f"16 putters   {rates['sixteen']:9,.0f} /s (at least {wanted:,.0f})")
-    missed = []
-    if ratio < ONE_OF_BARE:
-        missed.append(f"one putter keeps {ratio:.2f} of bare commits")
-    if rates["sixteen"] < wanted:
-        missed.append(f"16 putters make {rates['sixteen']:,.0f} puts a second")
-    return missed
+    return [
+        Figure("SQLite, commits of a plain table", rates["plain"], "/s"),
+        Figure("SQLite, bare commits of the store's own table", rates["bare"], "/s"),
+        Figure("one putter", rates["one"], "/s"),
+        Figure("one putter, of bare commits", ratio, "x", ONE_OF_BARE, at_least=True),
+        Figure("16 putters", rates["sixteen"], "/s", wanted, at_least=True),
+    ]
 
 
 async def fill(store: Any, scope: Identity, count: int) -> None:
@@ -162,8 +160,8 @@ async def page_times(
     return {where: statistics.median(times) * 1e6 for where, times in taken.items()}
 
 
-async def pages(name: str, store: Any, listed: int, turns: int) -> list[str]:
-    """Show what pages cost and give what is not kept."""
+async def pages(name: str, store: Any, listed: int, turns: int) -> list[Figure]:
+    """What pages cost, beside what they are held to."""
     short, long = SCOPES[0], SCOPES[1]
     await fill(store, short, 100)
     await fill(store, long, listed)
@@ -180,16 +178,16 @@ async def pages(name: str, store: Any, listed: int, turns: int) -> list[str]:
     }  # fmt: skip
     times = await page_times(store, starts, turns)
     base = times.pop("short")
-    worst = max(times.values()) / base
-    told = ", ".join(f"{where} {taken:.0f}" for where, taken in times.items())
-    print(
-        f"{name:7} page of 100: {base:.0f} µs; of {listed:,}: {told} µs; {worst:.2f} (at most {PAGE_RATIO:g})"
-    )
-    return [] if worst <= PAGE_RATIO else [f"a page of {name} costs {worst:.2f} as much in a long list"]
+    figures = [Figure(f"{name}, a page of 50 out of 100", base, "us")]
+    figures += [
+        Figure(f"{name}, the same out of {listed:,}, {where}", taken, "us", PAGE_RATIO * base)
+        for where, taken in times.items()
+    ]
+    return figures
 
 
-async def small(name: str, store: Any, turns: int) -> None:
-    """Show what a small get and put cost."""
+async def small(name: str, store: Any, turns: int) -> list[Figure]:
+    """What a small get and put cost."""
     new = NewArtifact(kind="note", media_type="application/json", data={"rows": [1, 2, 3], "of": "interest"})
     scope = SCOPES[2]
     meta = await store.put(scope, new)
@@ -200,7 +198,10 @@ async def small(name: str, store: Any, turns: int) -> None:
     for _ in range(turns):
         await store.put(scope, new)
     put = time.perf_counter()
-    print(f"{name:7} get {(got - began) / turns * 1e6:7.1f} µs, put {(put - got) / turns * 1e6:7.1f} µs")
+    return [
+        Figure(f"{name}, a small get", (got - began) / turns * 1e6, "us"),
+        Figure(f"{name}, a small put", (put - got) / turns * 1e6, "us"),
+    ]
 
 
 @asynccontextmanager
@@ -222,23 +223,31 @@ async def redis(folder: Path) -> AsyncIterator[Any]:
         process.stdout.close()  # type: ignore[union-attr]
 
 
-async def measure(options: argparse.Namespace, folder: Path) -> list[str]:
-    turns = max(5, int(200 * options.seconds))
-    found = await sqlite_puts(folder, options.seconds, options.rounds)
-    missed = judge_puts(found)
-    room = options.listed + 1000
-    async with MemoryArtifacts(max_count_per_scope=room) as store:
-        missed += await pages("memory", store, options.listed, turns)
-        await small("memory", store, 20 * turns)
+async def measure(folder: Path, rounds: int, seconds: float, listed: int, with_redis: bool) -> list[Figure]:
+    turns = max(5, int(200 * seconds))
+    found = await sqlite_puts(folder, seconds, rounds)
+    figures = judged_puts(found)
+    async with MemoryArtifacts(max_count_per_scope=listed + 1000) as store:
+        figures += await pages("memory", store, listed, turns)
+        figures += await small("memory", store, 20 * turns)
     async with SqliteArtifacts(folder / "listed.db") as store:
-        missed += await pages("sqlite", store, options.listed, turns)
-        await small("sqlite", store, turns)
-    if options.redis:
+        figures += await pages("SQLite", store, listed, turns)
+        figures += await small("SQLite", store, turns)
+    if with_redis:
         async with redis(folder) as store:
-            missed += await pages("redis", store, options.listed, turns)
-            await small("redis", store, turns)
+            figures += await pages("Redis", store, listed, turns)
+            figures += await small("Redis", store, turns)
     write("artifacts", found)
-    return missed
+    return figures
+
+
+def measured(rounds: int, *, seconds: float, listed: int, with_redis: bool) -> list[Figure]:
+    """Give all figures."""
+    # beside the checkout: a temporary directory may be memory, which has no disk to wait for
+    with tempfile.TemporaryDirectory(
+        prefix="bench-artifacts-", dir=Path(__file__).resolve().parent
+    ) as folder:
+        return trio.run(measure, Path(folder), rounds, seconds, listed, with_redis)
 
 
 def main() -> int:
@@ -250,14 +259,9 @@ def main() -> int:
     options = parser.parse_args()
     what = environment()
     print(f"Python {what['python']}, {what['processors']} processors, load {what['load']:.1f}")
-    # beside the checkout: a temporary directory may be memory, which has no disk to wait for
-    with tempfile.TemporaryDirectory(
-        prefix="bench-artifacts-", dir=Path(__file__).resolve().parent
-    ) as folder:
-        missed = trio.run(measure, options, Path(folder))
-    for one in missed:
-        print(f"NOT: {one}")
-    return 1 if missed else 0
+    return tell(
+        measured(options.rounds, seconds=options.seconds, listed=options.listed, with_redis=options.redis)
+    )
 
 
 if __name__ == "__main__":

@@ -12,11 +12,10 @@ import argparse
 import json
 import math
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
+from figures import Figure, each, each_awaited, tell
 
 from afpool import Identity, Tool
 from afpool.artifacts._types import Artifact, ArtifactMeta
@@ -44,48 +43,6 @@ class Plain(Tool):
     input_schema: Mapping[str, Any] = {}
 
 
-@attrs.frozen
-class Figure:
-    """One line of the outcome.
-
-    Attributes:
-        what: What was measured.
-        measured: In `unit`, the best of the rounds.
-        promised: At most this; `None` where it is only shown.
-    """
-
-    what: str
-    measured: float
-    unit: str
-    promised: float | None = None
-
-    @property
-    def kept(self) -> bool:
-        return self.promised is None or self.measured <= self.promised
-
-
-def _each(run: Callable[[], object], seconds: float) -> float:
-    """Microseconds of one run, over a window of about `seconds`."""
-    times = 1
-    while True:
-        began = time.thread_time()
-        for _ in range(times):
-            run()
-        took = time.thread_time() - began
-        if took >= seconds:
-            return took / times * 1e6
-        times = max(times + 1, int(times * min(10.0, 1.3 * seconds / max(took, 1e-6))))
-
-
-async def _each_awaited(run: Callable[[], Awaitable[object]], seconds: float) -> float:
-    began, times = time.thread_time(), 0
-    while time.thread_time() - began < seconds:
-        for _ in range(50):
-            await run()
-        times += 50
-    return (time.thread_time() - began) / times * 1e6
-
-
 def redaction(rounds: int, seconds: float) -> list[Figure]:
     """Redaction that hides nothing, that hides something, and patterns on names that nobody has seen."""
     plain = derive(Plain())
@@ -107,7 +64,7 @@ def redaction(rounds: int, seconds: float) -> list[Figure]:
     taken: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, run in kinds.items():
-            taken[kind].append(_each(run, seconds))
+            taken[kind].append(each(run, seconds))
     best = {kind: min(values) for kind, values in taken.items()}
     return [
         Figure("a tool without a policy", best["no policy"], "us"),
@@ -143,9 +100,9 @@ async def _wants(rounds: int, seconds: float) -> list[Figure]:
         return resolve_wants(store, SCOPE, "report", wants, args, schema, deadline=deadline)
 
     for _ in range(rounds):
-        got.append(await _each_awaited(lambda: store.get(SCOPE, META.ref), seconds))
-        resolved.append(await _each_awaited(lambda: resolve(math.inf), seconds))
-        alone.append(await _each_awaited(lambda: resolve(None), seconds))
+        got.append(await each_awaited(lambda: store.get(SCOPE, META.ref), seconds))
+        resolved.append(await each_awaited(lambda: resolve(math.inf), seconds))
+        alone.append(await each_awaited(lambda: resolve(None), seconds))
     return [
         Figure("the store's own get, with the copy", min(got), "us"),
         Figure("resolving one ref beside that, in a door", min(resolved) - min(got), "us", 10.0),
@@ -158,17 +115,17 @@ def wants(rounds: int, seconds: float) -> list[Figure]:
     return trio.run(_wants, rounds, seconds)
 
 
+def measure(rounds: int, seconds: float) -> list[Figure]:
+    """Give all figures."""
+    return [*redaction(rounds, seconds), *wants(rounds, seconds)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.02)
     options = parser.parse_args()
-    figures = [*redaction(options.rounds, options.seconds), *wants(options.rounds, options.seconds)]
-    for figure in figures:
-        promised = "" if figure.promised is None else f"   promised {figure.promised:g}"
-        sign = "" if figure.kept else "   NOT KEPT"
-        print(f"{figure.what:<44} {figure.measured:8.2f} {figure.unit}{promised}{sign}")
-    return 0 if all(figure.kept for figure in figures) else 1
+    return tell(measure(options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

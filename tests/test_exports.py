@@ -62,9 +62,9 @@ AFPOOL_TOOLS = [
     "ResultLimits", "ToolEvent", "ToolFormat", "WantsRefusal", "WantsRefused", "WantsRefusedError",
     "WantsResolution", "WantsResolved", "answer_calls", "args_redacted_by", "assert_tool_wants",
     "binding_of", "carries_argument_view", "changed_arg_keys", "content_result", "define_tool", "derive",
-    "from_credential", "from_identity", "host_filled", "host_fills_of", "read_structured", "read_text",
-    "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal", "with_argument_view",
-    "with_result_ceiling", "with_wants",
+    "from_credential", "from_identity", "host_filled", "host_fills_of", "present_tool", "read_structured",
+    "read_text", "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal",
+    "with_argument_view", "with_result_ceiling", "with_wants",
 ]  # fmt: skip
 AFPOOL_RUNTIME = [
     "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
@@ -83,13 +83,13 @@ AFPOOL_SERVE = [
 ]  # fmt: skip
 AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
-    "ArtifactMinted", "ArtifactPage", "ArtifactRefused", "ArtifactResolved", "ArtifactScope",
-    "ArtifactStore", "ArtifactStoreClosedError", "ArtifactStoreError", "ArtifactStream", "Artifacts",
-    "BoundArtifacts", "BoundStreamingArtifacts", "InvalidArtifactError", "MemoryArtifacts", "NewArtifact",
-    "NewStream", "NoArtifactStoreError", "NoArtifacts", "Origin", "Placed", "Placement", "RedisArtifacts",
-    "Retention", "SqliteArtifacts", "StreamingArtifactStore", "Swept", "UnknownParentRefError",
-    "UnreadableArtifactError", "UnreadableArtifactStoreError", "bind_artifacts", "is_artifact_ref", "place",
-    "placed", "placed_artifact", "scope_path",
+    "ArtifactMinted", "ArtifactPage", "ArtifactPresented", "ArtifactRefused", "ArtifactResolved",
+    "ArtifactScope", "ArtifactStore", "ArtifactStoreClosedError", "ArtifactStoreError", "ArtifactStream",
+    "Artifacts", "BoundArtifacts", "BoundStreamingArtifacts", "InvalidArtifactError", "MemoryArtifacts",
+    "NewArtifact", "NewStream", "NoArtifactStoreError", "NoArtifacts", "Origin", "Placed", "Placement",
+    "RedisArtifacts", "Retention", "SqliteArtifacts", "StreamingArtifactStore", "Swept",
+    "UnknownParentRefError", "UnreadableArtifactError", "UnreadableArtifactStoreError", "bind_artifacts",
+    "is_artifact_ref", "place", "placed", "placed_artifact", "scope_path",
 ]  # fmt: skip
 AFPOOL_ARTIFACTS_TESTING = [
     "BadStore", "CASES", "Case", "CaseFailed", "CaseResult", "ConformanceReport", "StoreHarness", "run_case",

@@ -83,6 +83,11 @@ class Identity(_KeyCache):
         return f"Identity({present})"
 
 
+def is_nobody(who: Identity) -> bool:
+    """Say whether an identity names nothing at all."""
+    return who.principal is None and who.tenant is None and who.conversation_id is None
+
+
 CallerIdentity: TypeAlias = Identity | Callable[[], Identity | None] | None
 """An identity, or a synchronous callable asked anew at every recheck, so that a host can withdraw it."""
 

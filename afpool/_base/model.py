@@ -74,6 +74,8 @@ class ToolContext:
         tools: What a tool calls other tools with, at the same door. `None` where there is no such door.
         on_credential: Told, synchronously and before it leaves, of each credential that a request of the call
             carries to a server. For whoever shows its answer to others; `None` where nobody does.
+        door: What runs the call and looks through whatever leaves it, for decorations of tools that would
+            otherwise do so themselves. `None` where a tool is called directly.
     """
 
     identity: CallerIdentity = None
@@ -90,6 +92,7 @@ class ToolContext:
     progress: Callable[[Any], None] | None = attrs.field(default=None, repr=False)
     tools: Any = attrs.field(default=None, repr=False)
     on_credential: Callable[[Credential], object] | None = attrs.field(default=None, repr=False)
+    door: Any = attrs.field(default=None, repr=False)
 
 
 class Tool:
@@ -222,7 +225,10 @@ class ToolResult:
         error: AfpoolError | None = None,
     ) -> ToolResult:
         """Make a result whose maker knows its form, so that nobody has to look for it."""
-        result = cls(raw, call_id, code=code, delivery=delivery, error=error)
+        result = cls(raw, call_id)
+        result._code = code
+        result.delivery = delivery
+        result.error = error
         result._is_error = is_error
         result._has_form = True
         return result

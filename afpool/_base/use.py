@@ -30,6 +30,8 @@ class Use:
         attempts: How many times a request was started for it.
         bytes_out: Bytes of the last request's body.
         bytes_in: Bytes of the answer's payload.
+        reports: How many reports of progress the caller was told.
+        reported: Of the last one, how far and out of what; its words are the server's and stand nowhere.
         outcome: `ok`, `refused`, `failed` or `cancelled`, once it ended.
         code: The error's code, where there is one.
         delivery: The verdict.
@@ -39,7 +41,7 @@ class Use:
     __slots__ = (
         "attempts", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "client_id", "code", "context",
         "delivery", "epoch", "facts", "generation", "key", "list_id", "marks", "method", "outcome", "repeat",
-        "server", "tool",
+        "reported", "reports", "server", "tool",
     )  # fmt: skip
 
     def __init__(self, call_id: str, server: str, tool: str, began_at: float) -> None:
@@ -58,6 +60,8 @@ class Use:
         self.attempts = 0
         self.bytes_out = 0
         self.bytes_in = 0
+        self.reports = 0
+        self.reported: tuple[float, float | None] | None = None
         self.marks: list[str | float] = []
         self.facts: list[tuple[str, str, float]] | None = None
         self.outcome: str | None = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._facts import ArtifactExpired as ArtifactExpired
     from ._facts import ArtifactFact as ArtifactFact
     from ._facts import ArtifactMinted as ArtifactMinted
+    from ._facts import ArtifactPresented as ArtifactPresented
     from ._facts import ArtifactRefused as ArtifactRefused
     from ._facts import ArtifactResolved as ArtifactResolved
     from ._memory import MemoryArtifacts as MemoryArtifacts
@@ -57,7 +58,10 @@ _HOMES = {
     "_capability": (
         "Artifacts", "BoundArtifacts", "BoundStreamingArtifacts", "NoArtifacts", "bind_artifacts",
     ),
-    "_facts": ("ArtifactExpired", "ArtifactFact", "ArtifactMinted", "ArtifactRefused", "ArtifactResolved"),
+    "_facts": (
+        "ArtifactExpired", "ArtifactFact", "ArtifactMinted", "ArtifactPresented", "ArtifactRefused",
+        "ArtifactResolved",
+    ),
     "_memory": ("MemoryArtifacts",),
     "_naming": ("is_artifact_ref", "scope_path"),
     "_placement": ("Placed", "Placement", "place", "placed", "placed_artifact"),
@@ -82,6 +86,7 @@ __all__ = [
     "ArtifactMeta",
     "ArtifactMinted",
     "ArtifactPage",
+    "ArtifactPresented",
     "ArtifactRefused",
     "ArtifactResolved",
     "ArtifactScope",

@@ -153,6 +153,10 @@ class BoundArtifacts:
         """Give one page of tickets, newest first."""
         return page(await self._store.list(self._scope, kind=kind, cursor=cursor, limit=limit))
 
+    def unrecorded(self) -> BoundArtifacts:
+        """Give the same artifacts seen without anything being recorded, for looking around."""
+        return BoundArtifacts(self._store, self._scope, None, None)
+
     def _expired(self, swept: Swept) -> None:
         self._tell(ArtifactExpired(swept.ref, swept.reason, swept.kind, swept.bytes))
 

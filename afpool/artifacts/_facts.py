@@ -110,5 +110,29 @@ class ArtifactRefused:
         return _as_json(self)
 
 
-ArtifactFact: TypeAlias = ArtifactMinted | ArtifactResolved | ArtifactExpired | ArtifactRefused
+@attrs.frozen
+class ArtifactPresented:
+    """A model showed its user an artifact; whoever hosts it does the showing.
+
+    Attributes:
+        meta: The ticket, as it was at that moment.
+        way: How it is to be shown.
+        label: What to write above it, if anything.
+    """
+
+    event: ClassVar[str] = "artifacts.presented"
+
+    meta: ArtifactMeta
+    way: str
+    label: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Give plain data for a record; an absent fact is an absent key."""
+        told = {"ref": self.meta.ref, "as": self.way, "snapshot": self.meta.as_json()}
+        return told if self.label is None else {**told, "label": self.label}
+
+
+ArtifactFact: TypeAlias = (
+    ArtifactMinted | ArtifactResolved | ArtifactExpired | ArtifactRefused | ArtifactPresented
+)
 FactSink: TypeAlias = Callable[[ArtifactFact], object]

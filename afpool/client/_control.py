@@ -102,7 +102,9 @@ class Told:
         self._failed = False
 
     def __call__(self, progress: Progress) -> None:
-        """Call it; the first failure is noted on the use."""
+        """Call it; the use counts, and keeps the last numbers. The first failure is noted on it."""
+        self._use.reports += 1
+        self._use.reported = (progress.progress, progress.total)
         try:
             self._callback(progress)
         except Exception as error:  # noqa: BLE001 -- the app's code, and the answer behind it is the caller's

@@ -277,7 +277,10 @@ class StreamTrip:
         """
         channel = self._channel
         outgoing = self._outgoing = channel.link.submit(
-            self._data, _Began(gate, self), contextvars.copy_context(), self._refused
+            self._data,
+            _Began(gate, self) if self.notification else gate,
+            contextvars.copy_context(),
+            self._refused,
         )
         if not self.notification:
             channel.expect(self)
@@ -354,10 +357,9 @@ class StreamTrip:
         self._resume()
 
     def sent(self) -> None:
-        """A notification is done when it has left."""
-        if self.notification:
-            self._answer = Answer(None)
-            self._resume()
+        """It has left; a notification is done by then."""
+        self._answer = Answer(None)
+        self._resume()
 
     def _refused(self, outgoing: Outgoing) -> None:
         self._channel.forget(self)
@@ -368,7 +370,7 @@ class StreamTrip:
 
 @final
 class _Began:
-    """The gate of a trip: tells the trip as well when a byte left."""
+    """The gate of a notification's trip: tells the trip as well when a byte left."""
 
     __slots__ = ("_gate", "_trip")
 

@@ -4,7 +4,8 @@ Everything here runs in the runtime's nursery and in the context that the pool w
 for it. Per endpoint at most `max_connecting` openings run; over all keys at most `max_clients` clients
 exist, and an opening that finds no room has an idle one evicted or waits, holding no place meanwhile. Both
 are shared fairly between tenants: one that is to have no more makes room itself, and of the others the one
-that has most goes first.
+that has most goes first. A call made from inside another one never waits for room that comes free only after
+it (`_circles`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ..client import Client, Endpoint, Plan, open_client
 from . import _messages as m
 from ._admission import share_of
 from ._asking import Resolved, ask_plan
+from ._circles import refuse_without_room
 from ._herald import restore_level
 from ._hooks import GONE, ActorHooks
 from ._posting import post, taken
@@ -73,6 +75,7 @@ class Openings:
         self._backoffs: dict[tuple[PoolKey, str], Backoff] = {}
         self._closing: set[int] = set()
         self._using: Counter[PoolKey] = Counter()  # lists on their way
+        self._roomless: dict[KeyActor, None] = {}  # whose opening waits for room
         self.clients: dict[int, Client] = {}
         limits = pool.limits
         self.rooms = FairPlaces(  # of clients that exist or are about to
@@ -233,12 +236,21 @@ class Openings:
         if rooms.try_enter(actor.server.name, tenant, actor.key):
             return
         seat = rooms.wait(actor.server.name, tenant, actor.key)
+        self._roomless[actor] = None
         try:
             self._evict_for(tenant)
+            self.refuse_circles(actor)
             await seat.reply.wait()
         except BaseException:
             rooms.give_up(seat)
             raise
+        finally:
+            del self._roomless[actor]
+
+    def refuse_circles(self, actor: KeyActor) -> None:
+        """Refuse calls of a key that wait for room which is free only after them; see `_circles`."""
+        if actor in self._roomless:
+            refuse_without_room(self._pool, actor, self._roomless)
 
     def _room_left(self, actor: KeyActor) -> None:
         self.rooms.leave(actor.server.name, actor.projection.tenant, actor.key)

@@ -34,7 +34,6 @@ from .._base.errors import (
     InvalidArguments,
     NotApproved,
     OpenFailed,
-    Overloaded,
 )
 from .._base.model import JsonObject, ToolContext, ToolResult
 from .._base.use import Use, note_refusal
@@ -42,6 +41,7 @@ from ..protocol import NotJson, encode_json
 from . import _messages as m
 from ._asking import check_identity, resolve_plan
 from ._call import Call
+from ._circles import check_places
 from ._flights import ensure_settled
 from ._posting import post, taken
 from ._refusals import other_plan, stale
@@ -147,6 +147,7 @@ async def execute(
         pool.deadlines.done(entry)
         use.outcome = outcome
         trip = call.trip
+        call.trip = None  # which holds the call as its gate: what is over goes with its last reference
         if trip is not None and trip.begun and not trip.over:
             hand_over(call, trip, answered=False)
         else:
@@ -286,6 +287,8 @@ async def _admitted(call: Call) -> Client:
     else:
         call.reply = reply
         pool.waiting += 1
+        if call.chain:
+            pool.openings.refuse_circles(actor)
         try:
             with pool.room.seat(call.tenant):
                 client = await through(call, "admission", reply.wait(), holds=True)
@@ -301,12 +304,7 @@ async def _seated(call: Call) -> None:
     actor = call.actor
     pool = actor.pool
     places = pool.admission
-    if call.chain and _all_would_wait(call):
-        raise Overloaded(
-            f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight}), and each that could give "
-            "its place to this one waits for a call that is made from inside it: this one would wait for "
-            "itself; nothing was sent"
-        )
+    check_places(call)
     pool.room.check(call.tenant, f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight})")
     seat = places.wait(actor.server.name, call.tenant, actor.key, call.chain)
     call.reply = seat.reply
@@ -318,23 +316,6 @@ async def _seated(call: Call) -> None:
         raise
     finally:
         call.reply = None
-
-
-def _all_would_wait(call: Call) -> bool:
-    """Whether no call whose end would let this one in ends before one that waits for such a place itself."""
-    pool = call.actor.pool
-    places, server = pool.admission, call.actor.server.name
-    waited_for = places.waited_for().union(call.chain)
-    stuck = [running for ticket, running in pool.running.items() if running.entered and ticket in waited_for]
-    if places.has_share(call.tenant):
-        of_tenant = sum(1 for running in stuck if running.tenant == call.tenant)
-        if of_tenant == places.held(call.tenant):
-            return True
-    if places.has_share_at(server):
-        of_server = sum(1 for running in stuck if running.actor.server.name == server)
-        if of_server == places.held_at(server):
-            return True
-    return len(stuck) == places.used
 
 
 async def _adopt(call: Call) -> None:

@@ -106,7 +106,7 @@ def encode_json(value: Any) -> bytes:
 
 def _is_plain(root: Any, floats_matter: bool) -> bool:
     """Say whether everything is of JSON's own types; the paths are for the one that is not."""
-    stack: list[Any] = [(root,)]
+    stack: list[Any] = [root if type(root) is dict else (root,)]
     while stack:
         value = stack.pop()
         if type(value) is dict:

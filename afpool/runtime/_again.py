@@ -9,7 +9,7 @@ from ..tools import binding_of
 
 if TYPE_CHECKING:
     from .._base.model import Tool
-    from ..tools._dispatch import Asking
+    from ..tools._asking import Asking
     from ._runtime import Runtime
     from ._toolset import RuntimeToolset
 

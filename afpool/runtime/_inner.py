@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     from .._base.model import ToolResult
-    from ..tools._dispatch import Asking
+    from ..tools._asking import Asking
     from ._runtime import Runtime
     from ._toolset import RuntimeToolset
 
@@ -50,5 +50,5 @@ class InnerTools:
             deadline=outer.deadline,
             chain=outer.chain,
             depth=outer.depth + 1,
-            hidden=outer.hidden,
+            hidden=() if outer.hiding is None else outer.hiding.secrets,
         )

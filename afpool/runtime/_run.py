@@ -13,16 +13,16 @@ Rules:
 from __future__ import annotations
 
 import hmac
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.canonical import ContentError, canonical_json, parse_strict
 from .._base.errors import AfpoolError, PlanFailed, StaleTools
-from .._base.identity import FIELDS, Identity
+from .._base.identity import FIELDS, Identity, is_nobody
 from ..artifacts import Origin, bind_artifacts
 from ..pool._asking import ask_identity
 from ..tools import binding_of
+from ..tools._asking import new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class Run:
             IdentityMissing: The caller could not be asked.
         """
         who = None if self.identity is None else ask_identity(self.identity)
-        return Identity(conversation_id=self.run_id) if who is None or who == Identity() else who
+        return Identity(conversation_id=self.run_id) if who is None or is_nobody(who) else who
 
     @property
     def artifacts(self) -> BoundArtifacts | None:
@@ -186,7 +186,7 @@ def as_problem(error: Exception) -> AfpoolError:
 def new_run(runtime: Runtime, identity: CallerIdentity, run_id: str | None) -> Run:
     """Begin a run."""
     if run_id is None:
-        run_id = f"run-{secrets.token_hex(16)}"
+        run_id = new_run_id()
     return Run(runtime, identity, _checked_id(run_id), {})
 
 

@@ -21,7 +21,10 @@ import trio
 
 from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, PoolClosed, UnknownTool
 from ..pool._asking import ask_identity
-from ..tools._dispatch import Asking, Door, unknown_tool
+from ..tools._asking import Asking
+from ..tools._correction import unknown_tool
+from ..tools._dispatch import Door
+from ..tools._hiding import Hiding
 from ._again import Again
 from ._inner import InnerTools
 from ._listing import Lister
@@ -312,7 +315,7 @@ class Runtime:
             chain=chain,
             depth=depth,
             problem=problem,
-            hidden=hidden,
+            hiding=Hiding(hidden) if hidden else None,
         )
         asking.tools = lambda asked: InnerTools(self, toolset, asked)
         if toolset is not None and self.config.repeat == "when-nothing-ran":

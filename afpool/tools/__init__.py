@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from ._limits import ResultCeiling as ResultCeiling
     from ._limits import ResultLimits as ResultLimits
     from ._limits import with_result_ceiling as with_result_ceiling
+    from ._present import present_tool as present_tool
+    from ._reading import read_structured as read_structured
+    from ._reading import read_text as read_text
     from ._record import ToolEvent as ToolEvent
     from ._redaction import REDACTED as REDACTED
     from ._redaction import RedactionPolicy as RedactionPolicy
@@ -45,8 +48,6 @@ if TYPE_CHECKING:
     from ._redaction import RedactionRule as RedactionRule
     from ._redaction import RedactionVerdict as RedactionVerdict
     from ._results import content_result as content_result
-    from ._results import read_structured as read_structured
-    from ._results import read_text as read_text
     from ._shown import args_redacted_by as args_redacted_by
     from ._shown import carries_argument_view as carries_argument_view
     from ._shown import changed_arg_keys as changed_arg_keys
@@ -77,9 +78,11 @@ _HOMES = {
     "_hooks": ("Deny", "Hook", "HookCall", "Replace"),
     "_host_filled": ("host_filled", "host_fills_of"),
     "_limits": ("ResultCeiling", "ResultLimits", "with_result_ceiling"),
+    "_present": ("present_tool",),
+    "_reading": ("read_structured", "read_text"),
     "_record": ("ToolEvent",),
     "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
-    "_results": ("content_result", "read_structured", "read_text"),
+    "_results": ("content_result",),
     "_shown": (
         "args_redacted_by", "carries_argument_view", "changed_arg_keys", "redacted", "shown_args_of",
         "with_argument_view",
@@ -137,6 +140,7 @@ __all__ = [
     "from_identity",
     "host_filled",
     "host_fills_of",
+    "present_tool",
     "read_structured",
     "read_text",
     "redacted",

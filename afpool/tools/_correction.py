@@ -1,4 +1,4 @@
-"""What a model is told about arguments that its tool's schema does not allow.
+"""What a model is told of a call that it got wrong: a name that there is not, arguments that are refused.
 
 Rules:
 
@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import re
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 MAX_ISSUES: Final = 10
 MAX_EXCERPT: Final = 80
+MAX_NAME: Final = 128
+MAX_TOLD: Final = 50
+_COMPARED: Final = 2_000
 _MAX_HINT: Final = 160
 _MAX_NAMES: Final = 10
 _MAX_PATH: Final = 160
@@ -52,6 +56,17 @@ _BOUNDS: Final = {
     "multipleOf": "a multiple of {}",
 }
 _QUOTED: Final = frozenset({"pattern", "minLength", "maxLength", "enum", "const", "format"})
+
+
+def unknown_tool(name: str, names: Sequence[str]) -> str:
+    """Say that there is no tool of a name, and which there are: the nearest first, at most fifty."""
+    name = name[:MAX_NAME]
+    if not names:
+        return f"There is no tool {name!r}, and no other one; nothing ran"
+    nearest = difflib.get_close_matches(name, names, 3) if len(names) <= _COMPARED else []
+    told = [*nearest, *(one for one in names if one not in nearest)][:MAX_TOLD]
+    more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
+    return f"There is no tool {name!r}; nothing ran. There are: {', '.join(told)}{more}"
 
 
 def correction(tool: str, args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> str:

@@ -199,7 +199,7 @@ def _must_be(value: object, kind: type | tuple[type, ...], what: str) -> None:
         raise TypeError(f"{what} of a derived tool cannot be {type(value).__name__}")
 
 
-def fact(tool: Tool, key: str) -> object | None:
+def fact(tool: object, key: str) -> object | None:
     """Give what rides on a tool under a key, the nearest derivation's first; `None` where nothing does."""
     return tool._facts.get(key) if isinstance(tool, DerivedTool) else None
 

@@ -20,17 +20,16 @@ Rules:
   is named by its class; what a tool of the host's own raises is told to the model, without the credential.
 * The deadline is absolute and over everything. A bound tool keeps it itself; around everything else stands a
   scope.
+* What is stored is its caller's. Where nobody is named it is the run's own; a call of nobody's outside of any
+  run is a run of its own, so that no two of them see each other's artifacts.
 * At least one checkpoint.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-import attrs
 import trio
 
 from .._base.errors import (
@@ -46,84 +45,35 @@ from .._base.errors import (
     ToolFailed,
     UnknownTool,
 )
-from .._base.identity import Identity
+from .._base.identity import Identity, is_nobody
 from .._base.untraced import untraced
-from ..artifacts import ArtifactRefused, NoArtifactStoreError, Origin, bind_artifacts
+from ..artifacts import Origin, bind_artifacts
 from ..pool._asking import ask_identity
 from ..protocol import NotJson, encode_json
-from ._asked_credentials import credential_for
-from ._correction import correction
-from ._derive import binding_of, held_input_schema
+from ._correction import MAX_NAME, correction, unknown_tool
 from ._execute import Executing
 from ._hooks import Hook, HookCall, ask_after, ask_before
-from ._limits import ResultLimits, ceiling_of, limited, limited_for_record
-from ._live_refs import Scoped
-from ._record import CallRecord, Encoded, EventSink
+from ._known import KnownTools
+from ._limits import ResultLimits, limited, limited_for_record
+from ._prepare import prepared
+from ._reading import shape_of
+from ._record import CallRecord, Encoded, EventSink, written
 from ._redaction import REDACTED
-from ._results import error_result, shape_of, value_result
-from ._scrub import Scrubber
+from ._results import error_result, value_result
 from ._shown import changed_arg_keys, shown_args_of
 from ._supplied import refuse_supplied
-from ._validation import Validators
-from ._wants import WantsRefused, resolve_in, wants_needs_store_refusal
 
 if TYPE_CHECKING:
     from .._base.compiled import Compiled
     from .._base.credential import CredentialProvider
-    from .._base.identity import CallerIdentity
-    from .._base.model import JsonObject, Progress, Tool, ToolResult
+    from .._base.model import JsonObject, Tool, ToolResult
     from .._base.seams import Seams
-    from .._base.secret import Secret
     from ..artifacts import ArtifactFact, Artifacts, ArtifactStore
     from ._asked_credentials import OnAuthorization
+    from ._asking import Asking
+    from ._known import KnownTool
 
 MAX_DEPTH: Final = 16
-_TOLD_NAMES: Final = 50
-_COMPARED_NAMES: Final = 2_000
-_MAX_NAME: Final = 128
-
-Again: TypeAlias = "Callable[[Tool], Awaitable[Tool | None]]"
-
-
-@attrs.define(kw_only=True, eq=False)
-class Asking:
-    """Who calls what, as whoever opens the door for them says it.
-
-    Attributes:
-        name: The tool's name, as the model gave it.
-        tool: The tool that it means; `None` where there is none.
-        args: The model's arguments; whatever it sent.
-        identity: The caller's, or a callable that is asked again.
-        scope: Whose artifacts the run sees; the caller's where absent.
-        run_id: Of the run, where there is one.
-        call_id: Made up when absent.
-        deadline: Absolute, seconds on trio's clock; the door's default from now when absent.
-        on_progress: Told of progress, in the caller's own task.
-        chain: Tickets of the calls that this one is made from inside of.
-        depth: How many tools stand between the model and this call.
-        tools: Makes what the tool calls others with, of this very object once it is complete.
-        names: What there is, for the refusal of an unknown name.
-        problem: Why there is no tool, where that is something else than an unknown name.
-        again: Gives the same tool freshly listed, or `None`; where a call in which nothing ran is repeated.
-        hidden: What the calls around this one have fetched; with what is fetched for this one added.
-    """
-
-    name: str
-    tool: Tool | None
-    args: Any = attrs.field(default=None, repr=False)
-    identity: CallerIdentity = None
-    scope: Identity | None = None
-    run_id: str | None = None
-    call_id: str | None = None
-    deadline: float | None = None
-    on_progress: Callable[[Progress], object] | None = None
-    chain: tuple[int, ...] = ()
-    depth: int = 0
-    tools: Callable[[Asking], Any] | None = None
-    names: Callable[[], Sequence[str]] = tuple
-    problem: AfpoolError | None = None
-    again: Again | None = None
-    hidden: tuple[Secret, ...] = attrs.field(default=(), repr=False)
 
 
 @final
@@ -143,7 +93,7 @@ class Door:
 
     __slots__ = (
         "credentials", "deadline", "hooks", "hooks_after", "hooks_before", "limits", "on_authorization",
-        "seams", "sink", "store", "unlimited", "validators",
+        "seams", "sink", "store", "tools", "unlimited",
     )  # fmt: skip
 
     def __init__(
@@ -169,7 +119,7 @@ class Door:
         self.on_authorization = on_authorization
         self.limits = ResultLimits() if limits is None else limits
         self.unlimited = self.limits == ResultLimits()
-        self.validators = Validators()
+        self.tools = KnownTools(seams)
 
     async def dispatch(self, asking: Asking) -> ToolResult:
         """Run a call from its name to its result; see the module.
@@ -202,7 +152,7 @@ class _Call:
         self.asking = asking
         self.began = seams.now()
         name = asking.name
-        self.name = name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
+        self.name = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"
         if asking.call_id is None:
             asking.call_id = f"call-{seams.next_id()}"
         self.call_id: str = asking.call_id
@@ -214,16 +164,20 @@ class _Call:
         self.unnamed: IdentityMissing | None = None  # there is a caller, and it could not be asked
         if named is not caller:
             try:
-                asked = ask_identity(caller)
-                named = None if asked == Identity() else asked
+                named = ask_identity(caller)
             except IdentityMissing as error:
                 self.unnamed = error
-        self.record = CallRecord(door.sink, seams.now, asking.call_id, asking.run_id, named)
-        self.scope = asking.scope or named or Identity()
+        if named is not None and is_nobody(named):
+            named = None
+        scope = asking.scope or named
+        if scope is None and door.store is not None:
+            scope = asking.scope = asking.scope_of_its_own()
+        self.record = CallRecord(door.sink, seams.now, self.name, asking.call_id, asking.run_id, named)
         self.artifacts: Artifacts | None = None
-        if door.store is not None:
+        self.scope = scope
+        if scope is not None and door.store is not None:
             self.artifacts = bind_artifacts(
-                door.store, self.scope, origin=Origin(asking.run_id, asking.call_id), on_fact=self._fact
+                door.store, scope, origin=Origin(asking.run_id, asking.call_id), on_fact=self._fact
             )
         self.executing: Executing | None = None
         self.changed: tuple[str, ...] = ()
@@ -241,13 +195,31 @@ class _Call:
         except Exception as error:  # noqa: BLE001 -- a result is promised, whatever was overlooked
             result = error_result(self._fault(error), self.call_id)
         except BaseException:
-            self._end(None)
+            self._over()
+            self.record.cancelled(self.door.seams.now() - self.began)
             raise
         if result.error is not None:
             # the arguments are in its frames; a tool's own frames stay where none of them is hidden
             untraced(result.error, foreign=self.hides)
-        self._end(result)
+        ran = self._over()
+        if self.record.listened:
+            own = result if self.own is None else self.own
+            changed = self.changed if ran else ()
+            took = self.door.seams.now() - self.began
+            self.record.end(own, result, took, denied=self.denied, changed=changed)
         return result
+
+    def _over(self) -> bool:
+        """Take no further report, and let go of the toolset; says whether the tool was called.
+
+        What a server's connection still holds of the call (whom it reports to) must not keep that alive.
+        """
+        self.asking.tools = self.asking.again = None
+        executing = self.executing
+        if executing is None:
+            return False
+        executing.over = True
+        return executing.begun
 
     def _fault(self, error: Exception) -> ToolFailed:
         kind = type(error).__name__
@@ -262,27 +234,28 @@ class _Call:
     # ------------------------------------------------------------------ the steps
 
     async def _steps(self) -> ToolResult:
-        asking, door, tool = self.asking, self.door, self.asking.tool
+        asking, door, record, tool = self.asking, self.door, self.record, self.asking.tool
         given = {} if asking.args is None else asking.args
+        is_object = type(given) is dict or isinstance(given, Mapping)
         if tool is None:
             # nobody can say which of its arguments are secret
-            self._start(self._written(dict.fromkeys(given, REDACTED) if isinstance(given, Mapping) else {}))
+            record.start(self._written(dict.fromkeys(given, REDACTED) if is_object else {}))
             raise asking.problem or UnknownTool(unknown_tool(self.name, asking.names()))
-        if not isinstance(given, Mapping):
-            self._start(self._written({}))
+        if not is_object:
+            record.start(self._written({}))
             raise InvalidArguments(
                 f"The arguments of {self.name} are a JSON object, not {shape_of(given)}; the tool was not run"
             )
         shown = self._shown(tool, given)
         started = self._written(shown)
         if self.unnamed is not None:
-            self._start(started)
+            record.start(started)
             raise self.unnamed
         args: JsonObject = given
         if door.hooks_before:
             args = await self._hooked(tool, given, started)
         else:
-            self._start(started)
+            record.start(started)
         if asking.depth > MAX_DEPTH:
             raise Overloaded(
                 f"{MAX_DEPTH} tools call one another already; the last, {self.name}, was not run"
@@ -294,36 +267,37 @@ class _Call:
         if args is not given:
             shown = self._shown(tool, args)
         refuse_supplied(tool, args)
-        compiled = door.validators.known(tool) or await door.validators.ready(tool, door.seams)
-        if not compiled.allows(args):
-            raise self._invalid(args, shown, compiled)
+        known = door.tools.get(tool) or await door.tools.ask(tool)
+        if not known.arguments.allows(args):
+            raise self._invalid(args, shown, known.arguments)
         if shown is not given:
             self.changed = changed_arg_keys(given, shown)
-        executing = self.executing = Executing(self.name, door, asking, self.record, self.artifacts)
-        open_ended = tool.wants is not None or tool.needs is not None
+        executing = self.executing = Executing(self.name, door, asking, record, self.artifacts)
         ran = args
-        if binding_of(tool) is not None:
-            if open_ended:
-                args = await self._within(self._prepared, executing, tool, args)
-            result = await executing.run(tool, args)  # the pool keeps the deadline, and knows the verdict
-        elif open_ended:
-            result = await self._within(self._prepared_and_run, executing, tool, args)
+        if known.bound:
+            if known.prepared:
+                args = await self._within(self._prepared, executing, tool, known, args)
+            result = await executing.run(tool, known, args)  # the pool keeps the deadline, knows the verdict
+        elif known.prepared:
+            result = await self._within(self._prepared_and_run, executing, tool, known, args)
         else:
-            result = await self._within(executing.run, tool, args)
+            result = await self._within(executing.run, tool, known, args)
         if door.hooks_after:
             shown_result = await self._after(tool, ran, result)
             if shown_result is not result:
                 self.own = limited_for_record(result, tool, door.limits)
                 result = shown_result
-        if door.unlimited and ceiling_of(tool) is None:
+        if door.unlimited and known.ceiling is None:
             return result
-        return await limited(result, tool, door.limits, self.artifacts, self.record, self.deadline)
+        return await limited(result, tool, door.limits, self.artifacts, record, self.deadline)
 
     def _shown(self, tool: Tool, args: JsonObject) -> JsonObject:
         """Give what may be said of arguments: not what the tool hides, nor what calls around it fetched."""
         shown: JsonObject = shown_args_of(tool, args)
-        if self.asking.hidden:
-            shown = Scrubber(self.asking.hidden).value(shown)
+        hiding = self.asking.hiding
+        scrubber = None if hiding is None else hiding.scrubber
+        if scrubber is not None:
+            shown = scrubber.value(shown)
         if shown is not args:
             self.hides = True
         return shown
@@ -335,7 +309,7 @@ class _Call:
             self.denied = True
             raise
         finally:
-            self._start(started)
+            self.record.start(started)
         return args
 
     def _check_json(self, args: JsonObject) -> None:
@@ -363,43 +337,15 @@ class _Call:
         self.record.file("args_invalid", {"tool_name": self.name, "issues": issues})
         return InvalidArguments(text)
 
-    async def _prepared_and_run(self, executing: Executing, tool: Tool, args: JsonObject) -> ToolResult:
-        return await executing.run(tool, await self._prepared(executing, tool, args))
+    async def _prepared_and_run(
+        self, executing: Executing, tool: Tool, known: KnownTool, args: JsonObject
+    ) -> ToolResult:
+        return await executing.run(tool, known, await self._prepared(executing, tool, known, args))
 
-    async def _prepared(self, executing: Executing, tool: Tool, args: JsonObject) -> JsonObject:
-        if tool.wants is not None:
-            args = await self._redeemed(executing, tool, tool.wants, args)
-        if tool.needs is not None:
-            door = self.door
-            executing.use_credential(
-                await credential_for(
-                    self.name,
-                    tool.needs,
-                    door.credentials,
-                    self.record.identity,
-                    self.record,
-                    door.on_authorization,
-                )
-            )
-        return args
-
-    async def _redeemed(
-        self, executing: Executing, tool: Tool, wants: Mapping[str, str], args: JsonObject
-    ) -> JsonObject:
-        store = self.door.store
-        if store is None:
-            refusal = wants_needs_store_refusal(self.name, wants)
-            self._fact(ArtifactRefused("dispatch", "no-store", None, refusal))
-            raise NoArtifactStoreError(refusal)
-        found = await resolve_in(
-            Scoped(store, self.scope), self.name, wants, args, held_input_schema(tool), deadline=inf
-        )
-        for fact in found.facts():
-            self._fact(fact)
-        if isinstance(found, WantsRefused):
-            raise found.to_error()
-        executing.wanted = found.wanted or None
-        return found.args
+    def _prepared(
+        self, executing: Executing, tool: Tool, known: KnownTool, args: JsonObject
+    ) -> Awaitable[JsonObject]:
+        return prepared(self.name, tool, known, args, self.door, self.scope, self.record, executing)
 
     async def _within(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Take a step within the deadline."""
@@ -442,58 +388,9 @@ class _Call:
     def _fact(self, fact: ArtifactFact) -> None:
         self.record.file(fact.event, {**fact.as_json(), "tool": self.name})
 
-    def _written(self, shown: Any) -> Encoded | None:
+    def _written(self, shown: JsonObject) -> Encoded | None:
         """Write down what may be shown of the arguments, before anybody can change them."""
-        if self.door.sink is None:
-            return None
-        try:
-            encoded = Encoded(encode_json(shown))
-        except NotJson:
-            names = [_told(key) for key in shown]
-            return Encoded(encode_json(dict.fromkeys(names, "[not JSON]")))
-        self.written = True
-        return encoded
-
-    def _start(self, args: Encoded | None) -> None:
-        self.record.file("tool_start", {"tool_name": self.name, "call_id": self.call_id, "args": args})
-
-    def _end(self, result: ToolResult | None) -> None:
-        """File the end; `None` for a call that was cancelled."""
-        if self.executing is not None:
-            self.executing.over = True
-        if self.door.sink is None:
-            return
-        duration = (self.door.seams.now() - self.began) * 1000.0
-        facts: dict[str, Any] = {"call_id": self.call_id}
-        if result is None:
-            facts |= {"result": None, "duration_ms": duration, "status": "cancelled"}
-            self.record.file("tool_end", facts, code="cancelled")
-            return
-        own = result if self.own is None else self.own
-        facts |= {"result": Encoded(own.raw), "duration_ms": duration}
-        if own.is_error and not self.denied:
-            facts["error"] = True
-        if own is not result:
-            facts["model_result"] = Encoded(result.raw)
-        if self.denied:
-            facts["not_executed"] = True
-        elif self.changed and self.executing is not None and self.executing.begun:
-            facts["changed_arg_keys"] = self.changed
-        self.record.file("tool_end", facts, code=result.code, delivery=result.delivery)
-
-
-def _told(key: object) -> str:
-    """Write a name that may be no string, or none that JSON holds."""
-    name = key if isinstance(key, str) else f"<{type(key).__name__}>"
-    return name[:_MAX_NAME].encode("utf-8", "replace").decode()
-
-
-def unknown_tool(name: str, names: Sequence[str]) -> str:
-    """Say that there is no tool of a name, and which there are: the nearest first, at most fifty."""
-    name = name[:_MAX_NAME]
-    if not names:
-        return f"There is no tool {name!r}, and no other one; nothing ran"
-    nearest = difflib.get_close_matches(name, names, 3) if len(names) <= _COMPARED_NAMES else []
-    told = [*nearest, *(one for one in names if one not in nearest)][:_TOLD_NAMES]
-    more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
-    return f"There is no tool {name!r}; nothing ran. There are: {', '.join(told)}{more}"
+        if self.record.listened:
+            encoded, self.written = written(shown)
+            return encoded
+        return None

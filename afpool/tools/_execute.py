@@ -30,18 +30,21 @@ from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
 from .._base.secret import secrets_of
 from ..artifacts import NoArtifacts
 from ._asked_credentials import Asked
-from ._derive import binding_of
-from ._record import Encoded
-from ._results import failed, json_of, read_text, text_result, value_result
-from ._scrub import Scrubber
+from ._hiding import Hiding
+from ._reading import read_text
+from ._results import failed, text_result, value_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .._base.compiled import Compiled
     from .._base.credential import Credential
     from ..artifacts import ArtifactFact, Artifacts
-    from ._dispatch import Asking, Door
+    from ._asking import Asking
+    from ._dispatch import Door
+    from ._known import KnownTool
     from ._record import CallRecord
+    from ._scrub import Scrubber
 
 logger = logging.getLogger("afpool")
 
@@ -62,8 +65,7 @@ class Executing:
     """
 
     __slots__ = (
-        "_artifacts", "_asking", "_credential", "_door", "_hidden", "_name", "_record", "_scrubber", "begun",
-        "over", "wanted",
+        "_artifacts", "_asking", "_credential", "_door", "_name", "_record", "begun", "over", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -75,9 +77,6 @@ class Executing:
         self._record = record
         self._artifacts = artifacts
         self._credential: Credential | None = None
-        self._hidden: tuple[Credential, ...] = ()
-        # of a call that another tool makes: what that one has fetched may stand in its arguments
-        self._scrubber = Scrubber(asking.hidden) if asking.hidden else None
         self.wanted: Mapping[str, Any] | None = None
         self.begun = False
         self.over = False
@@ -93,17 +92,24 @@ class Executing:
         Raises:
             CredentialFailed: It does not say what its secrets are.
         """
-        if any(credential is one for one in self._hidden):
-            return
-        asking = self._asking
         secrets = secrets_of(credential)
         if isinstance(secrets, str):
             raise CredentialFailed(f"The credential cannot be kept out of what is told: {secrets}")
-        self._hidden = (*self._hidden, credential)
-        asking.hidden = (*asking.hidden, *secrets)
-        self._scrubber = Scrubber(asking.hidden)
+        self.hiding.add(secrets)
 
-    async def run(self, tool: Tool, args: JsonObject) -> ToolResult:
+    @property
+    def hiding(self) -> Hiding:
+        """What is taken out of whatever leaves; what is added is taken out from then on."""
+        asking = self._asking
+        if asking.hiding is None:
+            asking.hiding = Hiding()
+        return asking.hiding
+
+    def looks_through(self, ctx: ToolContext) -> bool:
+        """Whether whatever is reported with a context comes here, where it is looked through."""
+        return ctx.progress == self._progress and ctx.on_progress in (None, self._progress)
+
+    async def run(self, tool: Tool, known: KnownTool, args: JsonObject) -> ToolResult:
         """Run the tool.
 
         Raises:
@@ -111,50 +117,57 @@ class Executing:
         """
         ctx = self._context()
         self.begun = True
-        try:
-            result = await self._run(tool, args, ctx)
-        except AfpoolError as error:
-            failure = error
-        except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
-            failure = failed(self._name, error)
-        else:
-            return await self._read(tool, result)
-        # raised out here, where nothing that has not been cleaned becomes its context
-        raise self._told(failure)
-
-    async def _run(self, tool: Tool, args: JsonObject, ctx: ToolContext) -> ToolResult:
-        try:
-            return await tool.execute(args, ctx)
-        except AfpoolError as error:
-            again = await self._again(tool, error)
+        while True:
+            try:
+                result = await tool.execute(args, ctx)
+            except AfpoolError as error:
+                failure = error
+            except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
+                failure = failed(self._name, error)
+            else:
+                break
+            # out here, where nothing that has not been cleaned becomes a context
+            again = None if ctx.call_id != self._asking.call_id else await self._again(tool, failure)
             if again is None:
-                raise
-            call_id = self._asking.call_id
-            ctx.call_id = f"{call_id}:again"
-            facts = {"call_id": ctx.call_id, "repeated_of": call_id, "code": error.code}
+                raise self._told(failure)
+            tool = again
+            ctx.call_id = f"{self._asking.call_id}:again"
+            facts = {"call_id": ctx.call_id, "repeated_of": self._asking.call_id, "code": failure.code}
             self._record.file("tool_repeated", facts)
-        return await again.execute(args, ctx)
+        result = self._as_result(result)
+        if self._asking.hiding is not None:
+            result = await self._asking.hiding.result(result)
+        return self._checked(known, result)
+
+    @property
+    def _scrubber(self) -> Scrubber | None:
+        hiding = self._asking.hiding
+        return None if hiding is None else hiding.scrubber
 
     def _context(self) -> ToolContext:
-        asking = self._asking
-        provider = self._door.credentials
-        return ToolContext(
-            identity=asking.identity,
-            call_id=asking.call_id,
-            run_id=asking.run_id,
-            deadline=asking.deadline,
-            on_progress=None if asking.on_progress is None else self._progress,
-            on_credential=self.hide,
-            chain=asking.chain,
-            credential=self._credential,
-            credentials=None
-            if provider is None
-            else Asked(provider, self._record, self._door.on_authorization, self.hide),
-            artifacts=NoArtifacts(self._fact) if self._artifacts is None else self._artifacts,
-            wanted=self.wanted,
-            progress=self._progress,
-            tools=None if asking.tools is None else asking.tools(asking),
-        )
+        # set one by one: as so many keyword arguments of a class they would cost twice as much
+        asking, ctx, report = self._asking, ToolContext(), self._progress
+        ctx.identity = asking.identity
+        ctx.call_id = asking.call_id
+        ctx.run_id = asking.run_id
+        ctx.deadline = asking.deadline
+        ctx.chain = asking.chain
+        ctx.credential = self._credential
+        ctx.artifacts = NoArtifacts(self.fact) if self._artifacts is None else self._artifacts
+        ctx.wanted = self.wanted
+        ctx.progress = report
+        ctx.on_credential = self.hide
+        ctx.door = self
+        # a server is asked to report where somebody wants to know, and whoever records does
+        if asking.on_progress is not None or self._record.listened:
+            ctx.on_progress = report
+        if self._door.credentials is not None:
+            ctx.credentials = Asked(
+                self._door.credentials, self._record, self._door.on_authorization, self.hide
+            )
+        if asking.tools is not None:
+            ctx.tools = asking.tools(asking)
+        return ctx
 
     async def _again(self, tool: Tool, error: AfpoolError) -> Tool | None:
         """Find the same tool anew where nothing ran, its host wants that, and there is time."""
@@ -169,11 +182,10 @@ class Executing:
         """Record what a tool reports, and tell whoever calls."""
         if self.over:
             return
-        if self._scrubber is not None:
-            report = self._scrubber.progress(report)
-        if self._door.sink is not None:
-            facts = {"call_id": self._asking.call_id, "tool_name": self._name, "payload": _reported(report)}
-            self._record.file("tool_progress", facts)
+        scrubber = self._scrubber
+        if scrubber is not None:
+            report = scrubber.progress(report)
+        self._record.report(report)
         told = self._asking.on_progress
         if told is not None and isinstance(report, Progress):
             try:
@@ -181,47 +193,50 @@ class Executing:
             except Exception as error:  # noqa: BLE001 -- a report that nobody takes costs the report
                 logger.warning("on_progress raised %s", type(error).__name__)
 
-    def _fact(self, fact: ArtifactFact) -> None:
+    def fact(self, fact: ArtifactFact) -> None:
+        """Record what happened to an artifact in this call."""
         self._record.file(fact.event, {**fact.as_json(), "tool": self._name})
 
     def _told(self, error: AfpoolError) -> AfpoolError:
         """Take the call's credential out of what is said of its failure."""
-        if self._scrubber is None:
+        scrubber = self._scrubber
+        if scrubber is None:
             return error
-        clean = self._scrubber.exception(error)
+        clean = scrubber.exception(error)
         if isinstance(clean, AfpoolError):
-            clean.message = self._scrubber.text(clean.message)
+            clean.message = scrubber.text(clean.message)
             return clean
         return ToolFailed(f"The tool {self._name} failed, and what it said held the credential")
 
-    async def _read(self, tool: Tool, result: ToolResult) -> ToolResult:
+    def _as_result(self, result: Any) -> ToolResult:
         call_id = self._asking.call_id
         assert call_id is not None
-        if not isinstance(result, ToolResult) or result.call_id != call_id:
+        if isinstance(result, ToolResult) and result.call_id == call_id:
+            made = result
+        else:
             try:
-                result = value_result(result, call_id)
+                made = value_result(result, call_id)
             except TypeError as error:
                 raise failed(self._name, error) from None
-        if type(result.raw) is not bytes:
-            raise failed(self._name, TypeError(f"a ToolResult holds bytes, not {type(result.raw).__name__}"))
-        if self._scrubber is not None:
-            result = await self._scrubber.result(result)
+        if type(made.raw) is not bytes:
+            raise failed(self._name, TypeError(f"a ToolResult holds bytes, not {type(made.raw).__name__}"))
+        return made
+
+    def _checked(self, known: KnownTool, result: ToolResult) -> ToolResult:
+        """Hold a result to its form, and to what its tool's output schema promises."""
         if not result.has_form:
             raise ProtocolError(f"{read_text(result)} The tool {self._name} has run")
         if b'"toolResult"' in result.raw and not result.content:
-            result = text_result(read_text(result), call_id, is_error=result.is_error)
-        if not result.is_error:
-            self._check_output(tool, result)
+            result = text_result(read_text(result), result.call_id, is_error=result.is_error)
+        if known.results is not None and not result.is_error:
+            self._check_output(known, known.results, result)
         return result
 
-    def _check_output(self, tool: Tool, result: ToolResult) -> None:
-        compiled = self._door.validators.of_output(tool)
-        if compiled is None:
-            return
+    def _check_output(self, known: KnownTool, compiled: Compiled, result: ToolResult) -> None:
         why = None
         if not result.has_structured:
             # a server that forgets it has still answered, in words; a tool of the host's own is to be mended
-            if binding_of(tool) is None:
+            if not known.bound:
                 why = "answered no structured content, which its output schema promises"
         elif not compiled.allows(result.structured):
             why = "its structured content is not what its output schema promises; it was withheld"
@@ -229,18 +244,3 @@ class Executing:
             error = InvalidOutput(f"The tool {self._name} has run, and {why}")
             error.result = result
             raise error
-
-
-def _reported(report: Any) -> Any:
-    if isinstance(report, Progress):
-        report = {
-            key: value
-            for key, value in (
-                ("progress", report.progress), ("total", report.total), ("message", report.message),
-            )
-            if value is not None
-        }  # fmt: skip
-    try:
-        return Encoded(json_of(report))
-    except Exception:  # noqa: BLE001 -- also an object that raises when it is looked into
-        return f"[not JSON: {type(report).__name__}]"

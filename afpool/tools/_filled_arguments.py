@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, final
 from .._base.spellings import PLACEHOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
 HOST_FILLED_PLACEHOLDER = PLACEHOLDER
 
@@ -23,8 +23,8 @@ class FilledArguments(dict[str, Any]):
 
     __slots__ = ("_hidden",)
 
-    def __init__(self, args: Mapping[str, Any], hidden: frozenset[str]) -> None:
-        super().__init__(args)
+    def __init__(self, args: Mapping[str, Any], hidden: Container[str]) -> None:
+        dict.__init__(self, args)
         self._hidden = hidden
 
     def __repr__(self) -> str:

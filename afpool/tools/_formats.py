@@ -22,7 +22,7 @@ import trio
 
 from ..protocol import MalformedMessage, decode_json
 from ._derive import copy_json, held_input_schema
-from ._results import read_text
+from ._reading import read_text
 
 if TYPE_CHECKING:
     from .._base.model import Tool, ToolResult

@@ -17,7 +17,7 @@ from ._formats import (
     root_object,
     text,
 )
-from ._results import read_text, reading_parts
+from ._reading import read_text, reading_parts
 
 if TYPE_CHECKING:
     from .._base.model import Tool, ToolResult

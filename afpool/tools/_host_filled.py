@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
@@ -39,7 +39,7 @@ from ._fills import (
     credential_value,
     identity_value,
 )
-from ._scrub import Scrubber
+from ._hiding import Hiding
 from ._shown import VIEW, with_argument_view
 from ._supplied import FILLS, Filled, Fills, HostFilledArguments
 
@@ -127,6 +127,7 @@ def filled_tool(tool: Tool, fills: Fills) -> Tool:
     """Give a copy of one tool, all of whose `fills` it declares; see `host_filled`."""
     if not fills:
         return tool
+    fills = dict(fills)  # whoever gave them may go on with theirs
     name = tool.name
     wanted = [argument for argument in fills if argument in (tool.wants or {})]
     if wanted:
@@ -140,8 +141,8 @@ def filled_tool(tool: Tool, fills: Fills) -> Tool:
     all_fills = {**(before.fills if isinstance(before, Filled) else {}), **fills}
     filled = Filled(all_fills, cut.names)
 
-    async def execute(args: JsonObject, ctx: ToolContext, base: Execute) -> ToolResult:
-        return await _execute(name, filled, fills, args, ctx, base)
+    def execute(args: JsonObject, ctx: ToolContext, base: Execute) -> Awaitable[ToolResult]:
+        return _execute(name, filled, fills, args, ctx, base)
 
     shown = with_argument_view(tool, filled.masked)
     return derive(
@@ -159,29 +160,29 @@ async def _execute(
     """Run a tool with its arguments filled in."""
     try:
         filled.refuse(name, _object(name, args))
-        complete, scrubber = _complete(name, fills, args, ctx)
+        complete, hiding = _complete(name, fills, args, ctx)
     except (
         InvalidArguments, HostFilledArgumentError, HostFilledValueMissingError, CredentialFailed,
     ) as error:  # fmt: skip
         error.call_id = ctx.call_id
         await trio.lowlevel.cancel_shielded_checkpoint()
         raise
-    if scrubber is None:
+    if hiding is None:
         return await base(complete, ctx)
     failure: BaseException | None = None
     result: Any = None
     try:
-        result = await base(complete, _quiet(ctx, scrubber))
+        result = await base(complete, _quiet(ctx, hiding))
     except BaseException as error:  # noqa: BLE001 -- raised again below, where it is no context of itself
-        failure = scrubber.exception(error)
+        failure = error if hiding.scrubber is None else hiding.scrubber.exception(error)
     if failure is not None:
         raise failure
-    return await _looked_through(name, result, ctx, scrubber)
+    return await _looked_through(name, result, ctx, hiding)
 
 
-async def _looked_through(name: str, result: Any, ctx: ToolContext, scrubber: Scrubber) -> ToolResult:
+async def _looked_through(name: str, result: Any, ctx: ToolContext, hiding: Hiding) -> ToolResult:
     try:
-        clean: ToolResult = await scrubber.result(result)
+        clean: ToolResult = await hiding.result(result)
     except Exception as error:  # noqa: BLE001 -- a fault of ours: what was not looked through is not given on
         fault = type(error).__name__
     else:
@@ -194,7 +195,7 @@ async def _looked_through(name: str, result: Any, ctx: ToolContext, scrubber: Sc
 
 
 def _object(name: str, args: object) -> JsonObject:
-    if isinstance(args, Mapping):
+    if type(args) is dict or isinstance(args, Mapping):
         return args
     raise InvalidArguments(
         f"the arguments of {name} are a JSON object, not {type(args).__name__}; the tool was not run"
@@ -203,10 +204,10 @@ def _object(name: str, args: object) -> JsonObject:
 
 def _complete(
     name: str, fills: Fills, args: JsonObject, ctx: ToolContext
-) -> tuple[FilledArguments, Scrubber | None]:
+) -> tuple[FilledArguments, Hiding | None]:
     """Fill the arguments in, in a new dictionary; no local here holds a credential's value in clear."""
     secrets: list[Secret] = []
-    complete = FilledArguments(args, frozenset(fills))
+    complete = FilledArguments(args, fills)
     for field, fill in fills.items():
         if isinstance(fill, HostFillFromIdentity):
             complete[field] = identity_value(fill, ctx, name, field)
@@ -222,18 +223,27 @@ def _complete(
         raise CredentialFailed(
             f"the credential of {name} cannot be kept out of what is told: {others}; the tool was not run"
         )
-    return complete, Scrubber((*secrets, *others))
+    hiding: Hiding = Hiding() if ctx.door is None else ctx.door.hiding
+    hiding.add((*secrets, *others))
+    return complete, hiding
 
 
-def _quiet(ctx: ToolContext, scrubber: Scrubber) -> ToolContext:
+def _quiet(ctx: ToolContext, hiding: Hiding) -> ToolContext:
     """Give a context whose reports hold no secret."""
     on_progress, progress = ctx.on_progress, ctx.progress
     if on_progress is None and progress is None:
         return ctx
+    if ctx.door is not None and ctx.door.looks_through(ctx):
+        return ctx
+
+    def clean(report: Any) -> Any:
+        scrubber = hiding.scrubber
+        return report if scrubber is None else scrubber.progress(report)
+
     return attrs.evolve(
         ctx,
-        on_progress=None if on_progress is None else lambda told: on_progress(scrubber.progress(told)),
-        progress=None if progress is None else lambda told: progress(scrubber.progress(told)),
+        on_progress=None if on_progress is None else lambda told: on_progress(clean(told)),
+        progress=None if progress is None else lambda told: progress(clean(told)),
     )
 
 

@@ -22,7 +22,8 @@ import trio
 from .._base.errors import TooLarge
 from ..artifacts import Placement, place
 from ._derive import base_of, derive, fact
-from ._results import error_result, read_text, reading_size, text_result, value_result
+from ._reading import read_text, reading_size
+from ._results import error_result, text_result, value_result
 
 if TYPE_CHECKING:
     from .._base.model import Tool, ToolResult

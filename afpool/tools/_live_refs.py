@@ -75,12 +75,12 @@ class Scoped:
         return await self._store.list(self._scope, kind=kind, cursor=cursor, limit=limit)
 
 
-async def live_refs(artifacts: Redeemer, kind: str, until: float) -> list[ArtifactMeta] | None:
+async def live_refs(artifacts: Redeemer, kind: str | None, until: float) -> list[ArtifactMeta] | None:
     """Give the newest artifacts of a kind, `SHOWN` at most; `None` where that could not be found out.
 
     Args:
         artifacts: Where to look.
-        kind: What is wanted.
+        kind: What is wanted; any where `None`.
         until: When to stop looking: absolute, seconds on trio's clock. What was found by then is told.
 
     A checkpoint wherever the store's verbs are. Never raises but for a cancellation.
@@ -95,7 +95,7 @@ async def live_refs(artifacts: Redeemer, kind: str, until: float) -> list[Artifa
     return None if within.cancelled_caught and not found else found
 
 
-async def _collect(artifacts: Redeemer, kind: str, found: list[ArtifactMeta]) -> None:
+async def _collect(artifacts: Redeemer, kind: str | None, found: list[ArtifactMeta]) -> None:
     cursor: str | None = None
     seen: set[str] = set()
     rows = 0
@@ -114,8 +114,8 @@ async def _collect(artifacts: Redeemer, kind: str, found: list[ArtifactMeta]) ->
         seen.add(cursor)
 
 
-async def _confirmed(artifacts: Redeemer, row: Any, kind: str) -> ArtifactMeta | None:
-    if row.kind != kind or not isinstance(row.ref, str) or len(row.ref) > _MAX_REF:
+async def _confirmed(artifacts: Redeemer, row: Any, kind: str | None) -> ArtifactMeta | None:
+    if kind not in (None, row.kind) or not isinstance(row.ref, str) or len(row.ref) > _MAX_REF:
         return None
     meta = await artifacts.head(row.ref)
-    return meta if is_ticket(meta) and meta.kind == kind and meta.ref == row.ref else None
+    return meta if is_ticket(meta) and kind in (None, meta.kind) and meta.ref == row.ref else None

@@ -112,8 +112,8 @@ def shown_args_of(tool: object, args: Any) -> Any:
 
     Never raises (an interrupt excepted). Not a checkpoint.
     """
-    view = _view_of(tool)
-    if view is None:
+    view = fact(tool, VIEW)
+    if not callable(view):
         return args
     try:
         shown: object = view(args)

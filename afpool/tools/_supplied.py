@@ -60,7 +60,7 @@ def refuse_supplied(tool: Tool, args: JsonObject, call_id: str | None = None) ->
         HostFilledArgumentError: They do.
     """
     filled = fact(tool, FILLS)
-    if isinstance(filled, Filled):
+    if isinstance(filled, Filled) and filled.supplied(args):
         try:
             filled.refuse(tool.name, args)
         except HostFilledArgumentError as error:

@@ -100,13 +100,15 @@ def _spoken(ref: str) -> str:
     return told if told is not None else f"A text of {len(ref)} characters that is no ref"
 
 
-def there_were(kind: str, found: Sequence[ArtifactMeta] | None) -> str:
+def there_were(kind: str | None, found: Sequence[ArtifactMeta] | None) -> str:
     """Say what could have been passed."""
+    of_kind = "" if kind is None else f" of kind {told_kind(kind)}"
     if found is None:
-        return f"Which artifacts of kind {told_kind(kind)} there were could not be found out."
+        return f"Which artifacts{of_kind} there were could not be found out."
     if not found:
-        return f"No artifact of kind {told_kind(kind)} was stored then; produce one first."
-    return f"Of kind {told_kind(kind)} there were, newest first: {', '.join(map(_ticket, found))}."
+        return f"No artifact{of_kind} was stored then; produce one first."
+    there = "There were" if kind is None else f"Of kind {told_kind(kind)} there were"
+    return f"{there}, newest first: {', '.join(map(_ticket, found))}."
 
 
 def _ticket(meta: ArtifactMeta) -> str:

@@ -48,6 +48,8 @@ async def test_progress_comes_in_order_in_the_task_of_the_caller(progressing):
 
     assert (await tool.call(identity=ALICE, on_progress=on_progress)).text == "done"
     assert told == [(float(n), 5.0, f"step {n}") for n in range(1, 6)]
+    use = progressing.records.uses[-1]
+    assert (use.reports, use.reported) == (5, (5.0, 5.0))
     quiet(progressing)
 
 

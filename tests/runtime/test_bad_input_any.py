@@ -34,9 +34,6 @@ KEYS = ["a", "b", "c", "d", "token", "tenant", "TOKEN", "ten-ant", "to\uff3fken"
 CODES = {"ok", "invalid-arguments", "wants-refused", "ERR_HOST_FILLED_ARGUMENT", "denied", "too-large"}
 
 
-seen: set[str] = set()
-
-
 class AnySchema(Tool):
     """A tool with any schema at all, which answers with what it was filled with, and with itself."""
 
@@ -142,18 +139,29 @@ def hooks_of(kind: str) -> list[Hook]:
     return []
 
 
-@settings(max_examples=150)
-@given(
+anything = given(
     decorated(),
     odd_args,
     st.sampled_from(["none", "puts back", "breaks", "rewrites"]),
     st.sampled_from([{}, {"max_chars": 40}, {"max_inline_chars": 30}]),
     st.sampled_from(["dispatch", "call", "run"]),
 )
+
+
+@settings(max_examples=150)
+@anything
 def test_a_call_is_always_answered_and_tells_nothing_hidden(
     tools: tuple[AnySchema, Tool], args: Any, hooks: str, limits: dict[str, int], way: str
 ) -> None:
+    assert_answered(tools, args, hooks, limits, way)
+
+
+def assert_answered(
+    tools: tuple[AnySchema, Tool], args: Any, hooks: str, limits: dict[str, int], way: str
+) -> str:
+    """Make one call by this way; give the code of the answer."""
     base, tool = tools
+    codes: list[str] = []
 
     async def main() -> None:
         store = MemoryArtifacts()
@@ -188,7 +196,7 @@ def test_a_call_is_always_answered_and_tells_nothing_hidden(
                 spotless(result, list(here.events)[1:], hidden=(SECRET,))
             if not base.calls and HIDDEN not in json.dumps(here.events[0].payload):
                 spotless(result, list(here.events), hidden=(HIDDEN,))
-            seen.add(result.code)
+            codes.append(result.code)
 
     try:
         trio.run(main)
@@ -197,8 +205,16 @@ def test_a_call_is_always_answered_and_tells_nothing_hidden(
         if "wants" in str(error):
             reject()
         raise
+    return codes[0]
 
 
-def test_every_kind_of_answer_came_up() -> None:
-    test_a_call_is_always_answered_and_tells_nothing_hidden()
+def test_every_kind_of_answer_comes_up() -> None:
+    seen: set[str] = set()
+
+    @settings(max_examples=300, derandomize=True, database=None)
+    @anything
+    def call(tools: tuple[AnySchema, Tool], args: Any, hooks: str, limits: dict[str, int], way: str) -> None:
+        seen.add(assert_answered(tools, args, hooks, limits, way))
+
+    call()
     assert {"ok", "invalid-arguments", "ERR_HOST_FILLED_ARGUMENT", "denied"} <= seen

@@ -74,6 +74,24 @@ async def test_artifacts_are_the_callers_or_the_runs_own() -> None:
         assert here.runtime.run().artifacts is None
 
 
+async def test_what_nobody_stores_outside_of_a_run_only_that_call_sees() -> None:
+    inside: list[Any] = []
+
+    @define_tool
+    async def outer(ctx: afpool.ToolContext) -> str:
+        ref = (await ctx.tools.call("mint")).text
+        inside.append(await ctx.tools.call("read", {"data": ref}))
+        return ref
+
+    async with runtime(tools=[mint, read, outer], artifacts=MemoryArtifacts()) as here:
+        for nobody in (None, Identity()):
+            ref = (await here.runtime.dispatch(nobody, "outer")).text
+            assert inside[-1].structured["data"] == "x"
+            refused(await here.runtime.dispatch(nobody, "read", {"data": ref}), "wants-refused")
+            refused(await here.runtime.run().call("read", {"data": ref}), "wants-refused")
+        assert len({event.run_id for event in here.events if event.payload.get("tool_name") == "outer"}) == 2
+
+
 async def test_a_run_whose_caller_cannot_be_asked_is_refused() -> None:
     work = Ran()
 

@@ -207,6 +207,38 @@ async def test_progress_of_a_server_holds_no_secret() -> None:
         assert here.events.of("tool_progress")["payload"]["message"] == "with [host-filled]"
 
 
+async def test_progress_of_a_server_is_recorded_whether_or_not_the_caller_listens() -> None:
+    async def working(arguments: Any, arrival: Any) -> Any:
+        for at in range(1, 41):
+            yield fakes.Progress(float(at), 40.0, message=f"{at} with {arguments['token']}")
+        yield "done"
+
+    @define_tool
+    async def outer(ctx: ToolContext) -> str:
+        return str((await ctx.tools.call("work")).text)
+
+    schema = {"type": "object", "properties": {"token": TEXT}, "required": ["token"]}
+    rules = {"crm": ServerRules(fill={"token": from_credential("crm")})}
+    servers = {"crm": [FakeTool("work", working, inputSchema=schema)]}
+    config: dict[str, Any] = {"rules": rules, "credentials": vending(), "tools": [outer]}
+    async with runtime(servers, **config) as here:
+        for name in ("work", "outer"):
+            here.events.clear()
+            assert (await here.runtime.dispatch(ALICE, name)).text == "done"
+            reports = [event.payload for event in here.events if event.kind == "tool_progress"]
+            assert {one["tool_name"] for one in reports} == {"work"}
+            last = reports[-1]
+            assert last["payload"] == {"progress": 40.0, "total": 40.0, "message": "40 with [host-filled]"}
+            assert last["number"] == here.runtime.pool.records.uses[-1].reports  # type: ignore[union-attr]
+            assert here.runtime.pool.records.uses[-1].reported == (40.0, 40.0)  # type: ignore[union-attr]
+            assert len(reports) <= 33
+            assert SECRET not in here.events.text
+    async with runtime(servers, on_event=None, **config) as here:
+        assert (await here.runtime.dispatch(ALICE, "work")).text == "done"
+        (arrival,) = here.servers["crm"].arrivals("tools/call")
+        assert "progressToken" not in arrival.params.get("_meta", {})  # nobody wants to know
+
+
 # ---------------------------------------------------------------------------- calls from inside a call
 
 

@@ -10,7 +10,8 @@ import trio
 
 from afpool import AfpoolError, Identity, Seams, Tool, ToolContext, ToolResult
 from afpool.tools import define_tool
-from afpool.tools._dispatch import Asking, Door
+from afpool.tools._asking import Asking
+from afpool.tools._dispatch import Door
 
 ALICE = Identity(tenant="acme", principal="alice")
 SECRET = "s3cr3t-t0ken-value"

@@ -12,32 +12,10 @@ from afpool import CredentialRequirement, Tool, ToolContext, ToolResult
 from afpool.tools import binding_of, derive
 from afpool.tools._derive import SAME, base_of, fact, held_input_schema, schema_holder
 from tests.pool.kit import ALICE, BOB, refused, world
+from tests.tools.recording import Recording
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 CALL = ToolContext(call_id="c")
-
-
-class Plain(Tool):
-    """A tool of the host's own, as somebody who subclasses `Tool` writes it."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    @property
-    def name(self) -> str:
-        return "plain"
-
-    @property
-    def description(self) -> str:
-        return "what it does"
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return SCHEMA
-
-    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
-        self.seen.append(args)
-        return ToolResult(b'{"content":[]}', ctx.call_id or "")
 
 
 def shown(tool: Tool) -> tuple[Any, ...]:
@@ -48,7 +26,7 @@ def shown(tool: Tool) -> tuple[Any, ...]:
 
 
 def test_what_is_not_given_is_the_bases() -> None:
-    base = Plain()
+    base = Recording(SCHEMA)
     assert shown(derive(base)) == shown(base)
     assert (base.needs, base.wants, base.annotations, base.output_schema, base.source) == (None,) * 5
 
@@ -65,7 +43,7 @@ GIVEN = {
 
 @given(st.lists(st.sets(st.sampled_from(sorted(GIVEN))), min_size=1, max_size=4))
 def test_what_is_given_differs_and_the_rest_stays(layers: list[set[str]]) -> None:
-    base = Plain()
+    base = Recording(SCHEMA)
     tool: Tool = base
     for names in layers:
         arguments: dict[str, Any] = {name: GIVEN[name] for name in names}
@@ -74,28 +52,28 @@ def test_what_is_given_differs_and_the_rest_stays(layers: list[set[str]]) -> Non
     for name, value in GIVEN.items():
         assert getattr(tool, name) == (value if name in changed else getattr(base, name))
     assert base_of(tool) is base
-    assert shown(base) == shown(Plain())
+    assert shown(base) == shown(Recording(SCHEMA))
 
 
 def test_none_takes_away_what_the_base_has() -> None:
-    tool = derive(Plain(), needs=CredentialRequirement("crm"), wants={"q": "k"}, output_schema={})
+    tool = derive(Recording(SCHEMA), needs=CredentialRequirement("crm"), wants={"q": "k"}, output_schema={})
     bare = derive(tool, needs=None, wants=None, output_schema=None)
     assert (bare.needs, bare.wants, bare.output_schema) == (None, None, None)
     assert tool.wants == {"q": "k"}
 
 
 def test_the_nearest_fact_counts_and_facts_are_seen_by_nobody_else() -> None:
-    one = derive(Plain(), facts={"a": 1, "secret-view": "nobody reads this"})
+    one = derive(Recording(SCHEMA), facts={"a": 1, "secret-view": "nobody reads this"})
     two = derive(derive(one, facts={"a": 2, "b": None}), name="renamed")
     assert (fact(two, "a"), fact(two, "b"), fact(two, "secret-view")) == (2, None, "nobody reads this")
     assert (fact(one, "a"), fact(one, "b")) == (1, None)
-    assert fact(Plain(), "a") is None
+    assert fact(Recording(SCHEMA), "a") is None
     assert "nobody reads this" not in repr(two)
     assert shown(derive(two, facts={"more": 3})) == shown(two)
 
 
 async def test_what_stands_around_calls_the_base_as_it_sees_fit() -> None:
-    base = Plain()
+    base = Recording(SCHEMA)
 
     async def twice(args: Any, ctx: ToolContext, run: Any) -> ToolResult:
         await run({**args, "n": 1}, ctx)
@@ -106,11 +84,11 @@ async def test_what_stands_around_calls_the_base_as_it_sees_fit() -> None:
 
     tool = derive(derive(derive(base, execute=twice), name="renamed"), execute=marked)
     await derive(tool, description="untouched run").execute({"q": "x"}, CALL)
-    assert base.seen == [{"q": "x", "marked": True, "n": 1}, {"q": "x", "marked": True, "n": 2}]
+    assert base.given == [{"q": "x", "marked": True, "n": 1}, {"q": "x", "marked": True, "n": 2}]
 
 
 def test_a_schema_that_was_read_can_be_changed_without_changing_the_tools() -> None:
-    tool = derive(Plain(), input_schema=SCHEMA, output_schema={"type": "object", "enum": [[1]]})
+    tool = derive(Recording(SCHEMA), input_schema=SCHEMA, output_schema={"type": "object", "enum": [[1]]})
     tool.input_schema["properties"]["q"]["type"] = "integer"
     output = tool.output_schema
     assert output is not None
@@ -121,7 +99,7 @@ def test_a_schema_that_was_read_can_be_changed_without_changing_the_tools() -> N
 
 
 def test_the_schema_belongs_to_the_derivation_that_gave_it() -> None:
-    base = Plain()
+    base = Recording(SCHEMA)
     one = derive(derive(base, name="x"), input_schema={"type": "object"})
     two = derive(derive(one, facts={"f": 1}), name="y")
     assert schema_holder(derive(base, name="x")) is base
@@ -132,7 +110,7 @@ def test_the_schema_belongs_to_the_derivation_that_gave_it() -> None:
 
 def test_a_mapping_given_is_copied() -> None:
     wants = {"q": "kind"}
-    tool = derive(Plain(), wants=wants)
+    tool = derive(Recording(SCHEMA), wants=wants)
     wants["q"] = "changed"
     assert tool.wants == {"q": "kind"}
     with pytest.raises(TypeError):
@@ -148,7 +126,7 @@ def test_a_mapping_given_is_copied() -> None:
 )  # fmt: skip
 def test_what_is_of_another_kind_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=next(iter(wrong))):
-        derive(Plain(), **wrong)
+        derive(Recording(SCHEMA), **wrong)
 
 
 def test_only_tools_are_derived_from() -> None:
@@ -158,7 +136,7 @@ def test_only_tools_are_derived_from() -> None:
 
 
 def test_a_tool_of_the_hosts_own_has_no_binding() -> None:
-    assert binding_of(derive(Plain(), name="x")) is None
+    assert binding_of(derive(Recording(SCHEMA), name="x")) is None
 
 
 async def test_a_derived_bound_tool_keeps_its_binding_and_runs_in_it() -> None:

@@ -29,6 +29,7 @@ from afpool import (
 from afpool.tools import RedactionPolicy, content_result, define_tool, derive, redacted
 from afpool.tools._dispatch import MAX_DEPTH
 from afpool.tools._hooks import Hook
+from afpool.tools._record import MAX_REPORT
 from tests.tools.door_kit import ALICE, SECRET, Ran, door, refused
 
 SCHEMA = {
@@ -359,6 +360,74 @@ async def test_progress_stands_between_start_and_end_and_never_fails_a_tool() ->
     ]  # fmt: skip
 
 
+def numbers(through: Any) -> list[int]:
+    return [event.payload["number"] for event in through.events if event.kind == "tool_progress"]
+
+
+@pytest.mark.parametrize(
+    ("reports", "recorded"),
+    [
+        (1, [1]),
+        (33, [*range(1, 34)]),
+        (64, [*range(1, 33), 64]),
+        (1000, [*range(1, 33), 64, 128, 256, 512, 1000]),
+    ],
+)
+@pytest.mark.parametrize("how", ["answers", "raises", "is cancelled"])
+async def test_however_often_a_tool_reports_its_record_stays_short(
+    reports: int, recorded: list[int], how: str
+) -> None:
+    told: list[Progress] = []
+
+    async def work(args: Any, ctx: ToolContext) -> str:
+        assert ctx.progress is not None
+        for at in range(1, reports + 1):
+            ctx.progress(Progress(at, reports))
+        if how == "is cancelled":
+            scope.cancel()
+        await trio.lowlevel.checkpoint()
+        if how == "raises":
+            raise ValueError
+        return "x"
+
+    through = door()
+    with trio.CancelScope() as scope:
+        await through(define_tool(execute=work, name="work"), on_progress=told.append)
+    assert len(told) == reports
+    assert numbers(through) == recorded
+    assert through.events.kinds[-2:] == ["tool_progress", "tool_end"]
+    assert through.events[-2].payload["payload"] == {"progress": reports, "total": reports}
+
+
+async def test_a_report_that_is_long_is_cut_and_one_that_is_no_message_is_described() -> None:
+    def report(args: Any, ctx: ToolContext) -> str:
+        assert ctx.progress is not None
+        ctx.progress(Progress(1, None, "\x01" * 1_000_000))
+        ctx.progress({"rows": ["x" * 1_000_000]})
+        return "x"
+
+    through = door()
+    await through(Ran(report).tool)
+    long, other = (event.payload["payload"] for event in through.events[1:3])
+    assert long == {"progress": 1, "message": "\x01" * MAX_REPORT + "…"}
+    assert other == "[1000013 bytes of JSON]"
+
+
+async def test_a_report_that_is_changed_later_stays_what_it_was() -> None:
+    def work(args: Any, ctx: ToolContext) -> str:
+        assert ctx.progress is not None
+        rows: list[int] = []
+        for at in range(34):
+            rows.append(at)
+            ctx.progress(rows)
+        rows.clear()
+        return "x"
+
+    through = door()
+    await through(Ran(work).tool)
+    assert through.events[-2].payload["payload"] == [*range(34)]
+
+
 # ---------------------------------------------------------------------------- credentials
 
 
@@ -619,7 +688,7 @@ async def test_tools_that_call_one_another_end_somewhere() -> None:
 async def test_a_fault_of_the_doors_own_is_a_result_too(monkeypatch: pytest.MonkeyPatch) -> None:
     through, work = door(), Ran()
     monkeypatch.setattr(
-        type(through.door.validators), "ready", lambda *what: (_ for _ in ()).throw(MemoryError(SECRET))
+        type(through.door.tools), "ask", lambda *what: (_ for _ in ()).throw(MemoryError(SECRET))
     )
     result = await through(work.tool)
     refused(result, "tool-failed", "not-sent")

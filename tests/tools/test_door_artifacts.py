@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from afpool import CredentialRequirement, Identity, ScriptedCredentials, ToolContext, bearer
-from afpool.artifacts import ArtifactStoreError, MemoryArtifacts, NewArtifact
+from afpool.artifacts import ArtifactStoreError, MemoryArtifacts, NewArtifact, Origin
 from afpool.tools import ResultCeiling, ResultLimits, content_result, define_tool, with_result_ceiling
 from tests.tools.door_kit import ALICE, SECRET, Ran, door, refused
 
@@ -114,15 +114,8 @@ async def test_a_tool_that_uses_artifacts_where_there_is_no_store_is_told_what_i
 
 async def test_a_tool_mints_under_the_runs_origin_and_another_redeems_it() -> None:
     store = MemoryArtifacts()
-
-    async def mint(args: Any, ctx: ToolContext) -> str:
-        meta = await ctx.artifacts.put(
-            NewArtifact(kind="dataset/rows", media_type="application/json", data=ROWS)
-        )
-        return str(meta.ref)
-
     through, work = door(store=store), counting()
-    ref = (await through(define_tool(execute=mint, name="mint"), run_id="r", call_id="c")).text
+    ref = (await through(minting(), run_id="r", call_id="c")).text
     meta = await store.head(ALICE, ref)
     assert meta is not None
     assert meta.origin is not None
@@ -140,6 +133,55 @@ async def test_the_scope_is_the_runs_where_nobody_is_named() -> None:
     assert (await through(work.tool, {"data": ref}, identity=None, scope=scope)).code == "ok"
     assert work.ctx.identity is None
     refused(await through(work.tool, {"data": ref}, identity=None), "wants-refused")
+
+
+@pytest.mark.parametrize(
+    "nobody", [None, Identity(), lambda: None, Identity], ids=["nobody", "empty", "asked", "asked-empty"]
+)
+async def test_calls_of_nobodys_share_no_artifacts(nobody: Any) -> None:
+    """Each is a run of its own, whose id is on its record and nowhere to be guessed."""
+    store = MemoryArtifacts()
+    through, work = door(store=store), counting()
+    refs: list[tuple[str, str]] = []
+    for _ in range(2):
+        result = await through(minting(), identity=nobody, call_id="the same")
+        refs.append((result.text, through.events[-1].run_id))
+        assert work.calls == []
+    (first, run), (_, other) = refs
+    assert run != other
+    assert run.startswith("run-")
+    assert {event.run_id for event in through.events} == {run, other}
+    assert {event.identity for event in through.events} == {None}
+    # the host finds it by the run
+    meta = await store.head(Identity(conversation_id=run), first)
+    assert meta is not None
+    assert meta.origin == Origin(run, "the same")
+    for scope in (Identity(), Identity(conversation_id=other), Identity(conversation_id="the same")):
+        assert (await store.head(scope, first)) is None
+    refused(await through(work.tool, {"data": first}, identity=nobody), "wants-refused")
+
+
+async def test_a_run_of_nobodys_keeps_its_artifacts_whoever_makes_its_calls() -> None:
+    through, work = door(store=MemoryArtifacts()), counting()
+    ref = (await through(minting(), identity=None, run_id="r")).text
+    refused(await through(work.tool, {"data": ref}, identity=None, run_id="other"), "wants-refused")
+    assert (await through(work.tool, {"data": ref}, identity=None, run_id="r")).code == "ok"
+
+
+async def test_without_a_store_no_run_is_made_up() -> None:
+    through = door()
+    await through(counting_nothing(), identity=None)
+    assert {event.run_id for event in through.events} == {None}
+
+
+def minting() -> Any:
+    async def mint(args: Any, ctx: ToolContext) -> str:
+        meta = await ctx.artifacts.put(
+            NewArtifact(kind="dataset/rows", media_type="application/json", data=ROWS)
+        )
+        return str(meta.ref)
+
+    return define_tool(execute=mint, name="mint")
 
 
 def counting_nothing() -> Any:

@@ -27,7 +27,7 @@ from afpool.tools import (
     from_identity,
     host_filled,
 )
-from afpool.tools._dispatch import Asking
+from afpool.tools._asking import Asking
 from tests.tools.door_kit import ALICE, SECRET, Ran, Through, door
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from afpool import (
     CredentialRequirement,
     Identity,
     Progress,
-    Tool,
     ToolContext,
     ToolResult,
     api_key,
@@ -43,6 +42,7 @@ from afpool.tools._shown import redacted, shown_args_of
 from afpool.tools._supplied import HostFilledArguments, fold, refuse_supplied
 from afpool.tools._with_wants import with_wants
 from tests.pool.kit import ALICE, world
+from tests.tools.recording import Recording
 
 SECRET = "tok-5b1f9c"
 SCHEMA = {
@@ -58,48 +58,11 @@ SCHEMA = {
 }
 
 
-class Search(Tool):
-    """A tool that keeps what it ran with and answers what it is told to."""
+class Search(Recording):
+    """A tool with arguments to fill."""
 
-    def __init__(
-        self,
-        schema: Any = None,
-        *,
-        name: str = "search",
-        needs: CredentialRequirement | None = None,
-        answer: Any = None,
-    ) -> None:
-        self._name = name
-        self._schema = copy.deepcopy(SCHEMA) if schema is None else schema
-        self._needs = needs
-        self._answer = answer
-        self.ran: list[tuple[Any, ToolContext]] = []
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def description(self) -> str:
-        return "searches"
-
-    @property
-    def input_schema(self) -> Any:
-        return self._schema
-
-    @property
-    def needs(self) -> CredentialRequirement | None:
-        return self._needs
-
-    async def execute(self, args: Any, ctx: ToolContext) -> Any:
-        self.ran.append((args, ctx))
-        await trio.lowlevel.checkpoint()
-        answer = self._answer
-        if callable(answer):
-            answer = answer(args, ctx)
-        if isinstance(answer, BaseException):
-            raise answer
-        return ToolResult(b'{"content":[]}', ctx.call_id or "") if answer is None else answer
+    def __init__(self, schema: Any = None, *, name: str = "search", **more: Any) -> None:
+        super().__init__(copy.deepcopy(SCHEMA) if schema is None else schema, name, **more)
 
 
 def context(**more: Any) -> ToolContext:
@@ -124,7 +87,7 @@ def test_the_argument_is_gone_from_what_a_model_sees_and_the_tool_stays_as_it_wa
         "additionalProperties": False,
     }
     assert base.input_schema == SCHEMA
-    assert (tool.name, tool.description) == ("search", "searches")
+    assert (tool.name, tool.description) == ("search", "what it does")
     assert "token" not in repr(tool)
     tool.input_schema["properties"].clear()
     assert "q" in tool.input_schema["properties"], "a reader has a copy of its own"
@@ -517,6 +480,16 @@ async def test_everything_secret_about_the_credential_goes_not_only_what_was_fil
     answered = await tool.execute({"q": "x"}, context())
     assert base.ran[0][0]["token"] == f"Bearer {SECRET}"
     assert answered.document == {"a": "[host-filled]", "b": "[host-filled]"}
+
+
+@pytest.mark.parametrize("several", [False, True])
+async def test_what_is_filled_is_settled_when_it_is_declared(several: bool) -> None:
+    base, fills = Search(), {**TENANT}
+    tool = host_filled([base], fills)[0] if several else host_filled(base, fills)
+    fills.clear()
+    await tool.execute({"q": "x", "token": "t"}, context())
+    assert base.given == [{"q": "x", "token": "t", "tenantId": ALICE.tenant}]
+    assert repr(base.given[0]) == "{'q': 'x', 'token': 't', 'tenantId': '[host-filled]'}"
 
 
 async def test_reports_of_progress_hold_no_credential() -> None:

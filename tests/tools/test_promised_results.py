@@ -10,7 +10,7 @@ import pytest
 from afpool import InvalidOutput, ProtocolError, ToolError, ToolResult
 from afpool.artifacts import MemoryArtifacts
 from afpool.tools import Deny, Hook, ResultLimits, content_result, read_structured
-from afpool.tools import _results as results_module
+from afpool.tools import _reading as results_module
 from tests.tools.door_kit import ALICE, Ran, door, refused
 
 LONG = "naïve 漢字 " * 5

@@ -18,14 +18,8 @@ from hypothesis import given
 from afpool import AfpoolError, InvalidOutput, ProtocolError, StaleTools, ToolError, ToolResult
 from afpool.tools import ResultCeiling, ResultLimits, content_result, read_structured, read_text
 from afpool.tools._limits import cut_result, refused_by_ceiling
-from afpool.tools._results import (
-    error_result,
-    error_text,
-    json_of,
-    reading_size,
-    text_result,
-    value_result,
-)
+from afpool.tools._reading import error_text, reading_size
+from afpool.tools._results import error_result, json_of, text_result, value_result
 
 
 def result(document: Any) -> ToolResult:

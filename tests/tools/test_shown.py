@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afpool._base.model import Tool, ToolContext, ToolResult
+from afpool._base.model import ToolContext
 from afpool.tools._derive import binding_of, derive
 from afpool.tools._redaction import RedactionPolicy
 from afpool.tools._shown import (
@@ -23,23 +23,16 @@ from afpool.tools._shown import (
     with_argument_view,
 )
 from tests.pool.kit import ALICE, world
+from tests.tools.recording import Recording
 
 POLICY = RedactionPolicy(keys=["password"], patterns=["(?i)token"], fields={"auth": ["pin"]})
 
 
-class Plain(Tool):
-    """A tool of the host's own that keeps what it ran with."""
-
-    name = "plain"
-    description = "does nothing"
-    input_schema: Mapping[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+class Plain(Recording):
+    """A tool whose arguments are shown somewhere."""
 
     def __init__(self) -> None:
-        self.ran: list[Any] = []
-
-    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
-        self.ran.append(args)
-        return ToolResult(b'{"content":[]}', ctx.call_id or "")
+        super().__init__({"type": "object", "properties": {"city": {"type": "string"}}})
 
 
 # -- the view of a policy
@@ -100,8 +93,8 @@ async def test_the_tool_runs_with_the_real_values() -> None:
     tool = redacted(plain, POLICY)
     args = {"password": "s", "city": "Ulm"}
     await tool.execute(args, ToolContext(call_id="c"))
-    assert plain.ran == [args]
-    assert plain.ran[0] is args
+    assert plain.given == [args]
+    assert plain.given[0] is args
 
 
 def test_a_view_is_seen_by_nobody_but_whoever_asks_for_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from afpool import AfpoolError, Tool, ToolContext, ToolResult
+from afpool import AfpoolError, ToolContext
 from afpool.artifacts import (
     MemoryArtifacts,
     NewArtifact,
@@ -24,6 +24,7 @@ from afpool.tools._shown import redacted, shown_args_of
 from afpool.tools._wants import WantsRefusedError
 from afpool.tools._with_wants import with_wants
 from tests.pool.kit import ALICE, world
+from tests.tools.recording import Recording
 from tests.tools.store_kit import OTHER, ROWS, SCOPE, Capability, Store, ref_number
 
 SCHEMA = {
@@ -43,29 +44,11 @@ SCHEMA = {
 }
 
 
-class Report(Tool):
-    """A tool that keeps what it ran with."""
+class Report(Recording):
+    """A tool with arguments that artifacts may stand in."""
 
     def __init__(self, name: str = "report", schema: Any = SCHEMA) -> None:
-        self._name = name
-        self._schema = schema
-        self.ran: list[tuple[Any, ToolContext]] = []
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def description(self) -> str:
-        return "sums"
-
-    @property
-    def input_schema(self) -> Any:
-        return self._schema
-
-    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
-        self.ran.append((args, ctx))
-        return ToolResult(b'{"content":[]}', ctx.call_id or "")
+        super().__init__(schema, name)
 
 
 def context(store: Store | None, **more: Any) -> ToolContext:
