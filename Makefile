@@ -109,6 +109,11 @@ bench-artifacts: ## artifact stores: puts beside bare commits, pages of long lis
 	@$(PREPARE) dev redis
 	@$(RUN) benchmarks/artifacts.py --redis $(ARGS)
 
+.PHONY: bench-startup
+bench-startup: ## how long the command line takes to begin
+	@$(PREPARE) run
+	@$(RUN) benchmarks/startup.py $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev

@@ -106,6 +106,15 @@ def test_no_error_repeats_what_was_given(before, form):
     assert SECRET not in said
 
 
+@pytest.mark.parametrize(
+    "words", [[SECRET], ["tools", f"--{SECRET}"], ["version", SECRET], ["token", SECRET]]
+)
+def test_a_word_in_the_wrong_place_is_not_repeated(words):
+    with pytest.raises(Usage) as caught:
+        parse(words)
+    assert SECRET not in caught.value.what + caught.value.hint
+
+
 def test_without_a_command_there_is_help_and_exit_2(tmp_path):
     for words in ([], ["token"]):
         done = run(tmp_path, *words)
