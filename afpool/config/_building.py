@@ -5,7 +5,7 @@ Imports the runtime, which reading a file does not need. Whatever was read can b
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping  # noqa: TC003  (attrs resolves the annotations)
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -145,32 +145,44 @@ def server_rules(server: ServerConfig) -> ServerRules:
     )
 
 
-def plan_function(config: Config) -> PlanFunction | None:
-    """Make the function that gives the plans of servers that differ by identity; `None` where none does."""
-    differing = {server.name: server for server in config.enabled if server.identity_fields}
-    if not differing:
-        return None
+@attrs.frozen(repr=False)
+class _Plans:
+    """Gives the plans of servers that differ by identity. Two that give the same are equal."""
 
-    def plan(name: str, identity: Identity) -> Plan:
-        server = differing.get(name)
+    servers: Mapping[str, ServerConfig]
+
+    def __call__(self, name: str, identity: Identity) -> Plan:
+        server = self.servers.get(name)
         if server is None:
             raise PlanFailed(f"the configuration has no plan for the server {name!r}; nothing was sent")
         return plan_of(server, identity)
 
-    return plan
+
+def plan_function(config: Config) -> PlanFunction | None:
+    """Make the function that gives the plans of servers that differ by identity; `None` where none does."""
+    differing = {server.name: server for server in config.enabled if server.identity_fields}
+    return _Plans(differing) if differing else None
 
 
-def _share(modes: dict[str, str], name: str, identity: Identity) -> str | None:
-    mode = modes.get(name)
-    if mode == "everybody":
-        return "everybody"
-    return f"tenant {identity.tenant}" if mode == "tenant" and identity.tenant is not None else None
+@attrs.frozen(repr=False)
+class _Shares:
+    """Says who shares a list. Two that say the same are equal: others would have every list asked for anew."""
+
+    modes: Mapping[str, str]
+
+    def __call__(self, name: str, identity: Identity) -> str | None:
+        mode = self.modes.get(name)
+        if mode == "everybody":
+            return "everybody"
+        return f"tenant {identity.tenant}" if mode == "tenant" and identity.tenant is not None else None
 
 
 def share_function(config: Config) -> ShareFunction | None:
     """Make the function that says who shares a list; `None` where nobody does."""
-    modes = {server.name: server.share for server in config.enabled if server.share != "nobody"}
-    return functools.partial(_share, dict[str, str](modes)) if modes else None
+    modes: dict[str, str] = {
+        server.name: server.share for server in config.enabled if server.share != "nobody"
+    }
+    return _Shares(modes) if modes else None
 
 
 def _repeat(_: Use) -> Literal["repeat"]:

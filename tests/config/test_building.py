@@ -261,3 +261,24 @@ def test_stores_have_what_a_file_can_say() -> None:
     assert {MemoryArtifacts, RedisArtifacts, SqliteArtifacts}
     limits = {"ttl", "max_bytes_per_scope", "max_count_per_scope"}
     assert limits <= {field.name for field in fields_of(ArtifactsConfig)}
+
+
+def test_what_was_read_twice_makes_callbacks_that_are_equal(tmp_path) -> None:
+    """A reload compares them: others would end shared lists, clients, or the reload itself."""
+    text = """
+[runtime]
+on_in_doubt = "repeat"
+[servers.wiki]
+url = "https://wiki.example/${identity.tenant}"
+share = "tenant"
+[servers.tools]
+url = "https://tools.example/mcp"
+share = "everybody"
+"""
+    once, again = (read(tmp_path, text).runtime_config() for _ in range(2))
+    other = read(tmp_path, text.replace("everybody", "tenant").replace("/${", "/x/${")).runtime_config()
+    assert once.pool == again.pool
+    for name in ("plan", "share"):
+        assert getattr(once, name) is not None
+        assert getattr(once, name) == getattr(again, name)
+        assert getattr(once, name) != getattr(other, name)
