@@ -166,7 +166,7 @@ def plan_function(config: Config) -> PlanFunction | None:
 
 @attrs.frozen(repr=False)
 class _Shares:
-    """Says who shares a list. Two that say the same are equal: others would have every list asked for anew."""
+    """Says who shares a list. Two that say the same are equal, and no list is asked for anew."""
 
     modes: Mapping[str, str]
 

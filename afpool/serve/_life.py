@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import trio
 
 from .._base.errors import AfpoolError
+from .._base.untraced import place_of
 from ..config import ConfigError
 from ._proof_types import UnsafeDoor
 from ._service import open_service
@@ -162,28 +163,27 @@ class _Life:
     async def _reloading(self, service: Service) -> None:
         config = self._config
         assert config is not None
-        watched = _stamps(_files_of(config)) if config.serve.reload else None
+        watched = _stamps(_files_of(config))
         while True:
-            with trio.move_on_after(WATCH_EVERY if watched is not None else float("inf")):
+            with trio.move_on_after(WATCH_EVERY if config.serve.reload else float("inf")):
                 await self._reload.wait()
             asked = self._reload.is_set()
             self._reload = trio.Event()
-            if watched is not None:
-                now = await trio.to_thread.run_sync(_stamps, _files_of(config))
-                if now == watched and not asked:
+            now = await trio.to_thread.run_sync(_stamps, _files_of(config))
+            if not asked:
+                if now == watched:
                     continue
-                if not asked:
-                    # whoever writes a file may not be done with it
-                    await trio.sleep(WATCH_EVERY / 4)
-                    settled = await trio.to_thread.run_sync(_stamps, _files_of(config))
-                    if settled != now:
-                        continue
-                watched = now
+                # whoever writes a file may not be done with it
+                await trio.sleep(WATCH_EVERY / 4)
+                settled = await trio.to_thread.run_sync(_stamps, _files_of(config))
+                if settled != now:
+                    continue
             self.tell("reloading")
             config = self._config = await self.once(service, config)
             self.tell("ready")
-            if watched is not None:
-                watched = _stamps(_files_of(config))
+            # what changed while it was read or put into force has not been read: the state before counts
+            watched = await trio.to_thread.run_sync(_stamps, _files_of(config)) | now
+            watched = {path: watched[path] for path in _files_of(config)}
 
     async def once(self, service: Service, config: Config) -> Config:
         """Read the configuration again, and put it into force; give what is in force then."""
@@ -195,8 +195,11 @@ class _Life:
         except (AfpoolError, ValueError, TypeError, ImportError) as error:
             why = "the configuration was not reloaded, and the one before is in force:\n%s"
             logger.error(why, error)  # noqa: TRY400 -- it is no fault of the code
-            service.health.note("configuration", "the file that was read last cannot be used")
-            return config
+            return self._not_read(service, config)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the configuration before is in force
+            why = "the configuration was not reloaded, and the one before is in force: %s (%s)"
+            logger.error(why, type(error).__name__, place_of(error.__traceback__))  # noqa: TRY400 -- its text may hold anything
+            return self._not_read(service, config)
         service.health.note("configuration", None)
         changes = config.changed_servers(fresh)
         logger.info(
@@ -207,6 +210,11 @@ class _Life:
             logger.warning("not reloaded: %s", sentence)
         return fresh
 
+    @staticmethod
+    def _not_read(service: Service, config: Config) -> Config:
+        service.health.note("configuration", "the file that was read last cannot be used")
+        return config
+
 
 def _files_of(config: Config) -> tuple[Path, ...]:
     tls = config.serve.tls
@@ -214,16 +222,16 @@ def _files_of(config: Config) -> tuple[Path, ...]:
     return (*config.source, *(Path(name) for name in more if name is not None))
 
 
-def _stamps(files: Iterable[Path]) -> tuple[tuple[int, int, int] | None, ...]:
-    found: list[tuple[int, int, int] | None] = []
+def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
+    found: dict[Path, tuple[int, int, int] | None] = {}
     for path in files:
         try:
             seen = path.stat()
         except OSError:
-            found.append(None)
+            found[path] = None
         else:
-            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
-    return tuple(found)
+            found[path] = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+    return found
 
 
 @contextlib.asynccontextmanager

@@ -93,6 +93,7 @@ class Service:
         self._provider: ConfiguredCredentials | None = None
         self._bridge = bridge
         self._proof = proof
+        self._reloading = trio.Lock()
         self._limits = DoorLimits(config.limits)
         self._sessions = Sessions(self._limits, config.limits.idle_session)
         self._listening = Listening()
@@ -129,7 +130,7 @@ class Service:
         return self._calls.running
 
     async def reload(self, config: Any = None, *, serve: ServeConfig | None = None) -> tuple[str, ...]:
-        """Go on under another configuration, all or nothing.
+        """Go on under another configuration, all or nothing. Reloads at once come one after the other.
 
         Args:
             config: A `Config`, or a `RuntimeConfig`; the runtime's present one where absent.
@@ -143,6 +144,10 @@ class Service:
             ValueError: Something does not fit. Everything is as it was.
             TypeError: As `RuntimeConfig`.
         """
+        async with self._reloading:
+            return await self._reload(config, serve)
+
+    async def _reload(self, config: Any, serve: ServeConfig | None) -> tuple[str, ...]:
         fresh = self.config if serve is None else serve
         said: Config | None = None
         runtime_config = None
@@ -341,15 +346,17 @@ async def open_service(
         listeners = await stack.enter_async_context(open_listeners(serve)) if listen else []
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
-            service = Service(runtime, serve, proof, bridge, nursery, port_of(listeners))
-            service.take_from(said, provider)
+            service: Service | None = None
             try:
+                service = Service(runtime, serve, proof, bridge, nursery, port_of(listeners))
+                service.take_from(said, provider)
                 await service.run(nursery, listeners)
                 yield service
             except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
                 failure = error
-            with trio.CancelScope(shield=True):
-                await service.end()
+            if service is not None:
+                with trio.CancelScope(shield=True):
+                    await service.end()
             nursery.cancel_scope.cancel()
         if failure is not None:
             try:
