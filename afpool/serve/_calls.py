@@ -27,6 +27,7 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIR
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .._base.errors import ElicitationRequired, Overloaded, ServerError
+from .._base.untraced import place_of
 from ..runtime._run import OUTDATED, as_problem
 from ..tools import binding_of
 from ..tools._derive import held_input_schema
@@ -199,8 +200,9 @@ class Calls:
                 failure = None
         except RpcError as error:
             failure = error
-        except Exception as error:
-            logger.exception("a call failed outside of the door (%s)", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 -- a fault of ours; its text may hold anything
+            kind, where = type(error).__name__, place_of(error.__traceback__)
+            logger.error("a call failed outside of the door: %s (%s)", kind, where)  # noqa: TRY400 -- its text may hold anything
             failure = RpcError(INTERNAL_ERROR, "the service failed at this request; it may have run")
         finally:
             waiting.end(result, failure)

@@ -27,6 +27,8 @@ from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
 from hypercorn.typing import ConnectionState
 
+from .._base.untraced import place_of
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -282,8 +284,8 @@ async def _run_app(
 ) -> None:
     try:
         await app(scope, out.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
-    except Exception:  # a fault of ours, of one request
-        logger.exception("a request failed")
+    except Exception as error:  # noqa: BLE001 -- a fault of ours, of one request; its text may hold anything
+        logger.error("a request failed: %s (%s)", type(error).__name__, place_of(error.__traceback__))  # noqa: TRY400 -- as above
     finally:
         # from now on what the client sends goes nowhere, and nobody waits to put it there
         out.close()

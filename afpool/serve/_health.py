@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from .._base.untraced import place_of
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -80,9 +82,10 @@ class Health:
             began = trio.current_time()
             try:
                 await run()
-            except Exception as error:
-                logger.exception("the part %r of the service crashed", part)
-                self.broken(part, type(error).__name__)
+            except Exception as error:  # noqa: BLE001 -- whatever it is; its text may hold anything
+                kind, where = type(error).__name__, place_of(error.__traceback__)
+                logger.error("the part %r of the service crashed: %s (%s)", part, kind, where)  # noqa: TRY400 -- its text may hold anything
+                self.broken(part, kind)
             else:
                 return
             if trio.current_time() - began > _LONGEST_PAUSE:

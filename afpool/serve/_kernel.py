@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from .._base.errors import IdentityMissing
+from .._base.untraced import place_of
 from ..runtime._run import as_problem
 from ._listed import list_toolset
 from ._rpc import (
@@ -47,6 +48,12 @@ _CALL: Final = "tools/call"
 _LIST: Final = "tools/list"
 _PING: Final = "ping"
 _LISTEN: Final = "subscriptions/listen"
+_NOTIFICATIONS: Final = frozenset(
+    {
+        "notifications/cancelled", "notifications/initialized", "notifications/progress",
+        "notifications/roots/list_changed",
+    }
+)  # fmt: skip
 _write = msgspec.json.encode
 
 
@@ -93,9 +100,10 @@ class Kernel:
             error = RpcError(INVALID_PARAMS, "the parameters are not what the method takes; nothing was run")
         except IdentityMissing as failure:
             error = RpcError(REFUSED, failure.message, {"code": failure.code})
-        except Exception as failure:
-            # what it says may hold anything
-            logger.exception("answering %s failed (%s)", asked.message.method, type(failure).__name__)
+        except Exception as failure:  # noqa: BLE001 -- a fault of ours
+            # what it says may hold anything, and so may a method's name
+            kind, where = type(failure).__name__, place_of(failure.__traceback__)
+            logger.error("a request failed inside of the service: %s (%s)", kind, where)  # noqa: TRY400 -- as above
             error = RpcError(INTERNAL_ERROR, "the service failed at this request; it may have run")
         return error_message(asked.message.id_raw, error), error
 
@@ -131,6 +139,8 @@ class Kernel:
         """Take a notification of a session of the handshake era."""
         assert asked.session is not None
         assert asked.message.method is not None
+        if asked.message.method not in _NOTIFICATIONS:
+            return  # the SDK would log its name
         await asked.session.runner.on_notify(
             cast("Any", asked), asked.message.method, asked.message.params or None
         )
