@@ -114,6 +114,11 @@ bench-startup: ## how long the command line takes to begin
 	@$(PREPARE) run
 	@$(RUN) benchmarks/startup.py $(ARGS)
 
+.PHONY: bench-serve
+bench-serve: ## the service beside the official SDK's server and FastMCP's proxy; idle sessions
+	@$(PREPARE) dev northbound
+	@$(RUN) benchmarks/serve.py $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev
