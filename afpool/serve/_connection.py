@@ -63,7 +63,7 @@ class _Protocol(H11Protocol):
     """hypercorn's, without compression of WebSockets: a few bytes could unfold to any number in memory."""
 
     async def _create_stream(self, request: h11.Request) -> None:
-        if any(name == _EXTENSIONS for name, _ in request.headers):
+        if request.method == b"GET" and any(name == _EXTENSIONS for name, _ in request.headers):
             request = h11.Request(
                 method=request.method,
                 target=request.target,
@@ -227,7 +227,11 @@ class Connection:
 
     async def _write(self, data: bytes) -> None:
         try:
-            async with self._lock:
+            try:
+                self._lock.acquire_nowait()  # free nearly always, and then not worth a turn of the scheduler
+            except trio.WouldBlock:
+                await self._lock.acquire()
+            try:
                 # shielded: half a chunk on the wire would make nonsense of the rest
                 with trio.CancelScope(
                     shield=True, deadline=trio.current_time() + self._front.limits.write_timeout
@@ -235,6 +239,8 @@ class Connection:
                     await self._stream.send_all(data)
                 if scope.cancelled_caught:
                     self.kill()
+            finally:
+                self._lock.release()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             self._gone()
             self._reading.cancel()
@@ -253,7 +259,11 @@ class Connection:
 
 @final
 class _Tasks:
-    """Where hypercorn starts the application for a request of one connection."""
+    """Where hypercorn starts the application for a request of one connection.
+
+    What passes between the two takes no turn of the scheduler where there is place, or something there: the
+    queue is short, so neither goes on for long without the other.
+    """
 
     __slots__ = ("_nursery",)
 
@@ -270,7 +280,10 @@ class _Tasks:
         async def put(event: Any) -> None:
             # where it is broken, the application has answered and wants no more
             with contextlib.suppress(trio.BrokenResourceError):
-                await into.send(event)
+                try:
+                    into.send_nowait(event)
+                except trio.WouldBlock:
+                    await into.send(event)
 
         return put
 
@@ -282,8 +295,14 @@ class _Tasks:
 async def _run_app(
     app: Any, scope: Any, out: trio.MemoryReceiveChannel[Any], send: Callable[[Any], Awaitable[None]]
 ) -> None:
+    async def receive() -> Any:
+        try:
+            return out.receive_nowait()
+        except trio.WouldBlock:
+            return await out.receive()
+
     try:
-        await app(scope, out.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+        await app(scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except Exception as error:  # noqa: BLE001 -- a fault of ours, of one request; its text may hold anything
         logger.error("a request failed: %s (%s)", type(error).__name__, place_of(error.__traceback__))  # noqa: TRY400 -- as above
     finally:
