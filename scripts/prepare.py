@@ -1,7 +1,7 @@
 """Put in place what a make target needs, and nothing that is there already.
 
     python3 scripts/prepare.py [run | test | dev] [redis] [nginx] [peers] [conformance]
-                               [interop | interop-quick]
+                               [northbound] [interop | interop-quick]
 
 Rules:
 
@@ -44,7 +44,7 @@ INTEROP = CACHE / "interop"
 INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
 LAYERS = ("run", "test", "dev")
 NEEDS_NODE = ("peers", "conformance", "interop", "interop-quick")
-OTHERS = ("redis", "nginx", *NEEDS_NODE)
+OTHERS = ("redis", "nginx", "northbound", *NEEDS_NODE)
 OLDEST_NODE = 18
 OLDEST_REDIS = 6  # the first that speaks the protocol of its clients today
 SUITE_NODE = 22  # the oldest that the conformance suite runs on
@@ -213,6 +213,11 @@ def install_python_peer(name: str) -> None:
     Venv(PEERS / name).install(".packages", SERVERS / f"{name}.txt")
 
 
+def install_interop(name: str) -> None:
+    """Install the packages of one environment of the interop servers; they are clients, too."""
+    Venv(INTEROP / name).install(".packages", INTEROP_PACKAGES / f"{name}.txt")
+
+
 def interop_jobs(quick: bool) -> list[Callable[[], None]]:
     """What `make servers` needs beside the peers: an environment for each lock file of its folder.
 
@@ -223,7 +228,7 @@ def interop_jobs(quick: bool) -> list[Callable[[], None]]:
         servers = tomllib.load(source)["server"]
     wanted = {server["installed"] for server in servers if server.get("quick") or not quick}
     jobs: list[Callable[[], None]] = [
-        partial(Venv(INTEROP / lock.stem).install, ".packages", lock)
+        partial(install_interop, lock.stem)
         for lock in sorted(INTEROP_PACKAGES.glob("*.txt"))
         if f"interop/{lock.stem}" in wanted
     ]
@@ -379,6 +384,8 @@ def prepare(components: Sequence[str]) -> None:
             partial(install_python_peer, "mcp1"),
             partial(install_npm, SERVERS, PEERS / "node"),
         ]
+    if "northbound" in components:
+        jobs.append(partial(install_interop, "fastmcp4"))
     if "conformance" in components:
         jobs.append(install_conformance)
     if "interop" in components or "interop-quick" in components:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 READY_WITHIN: Final = 30.0
@@ -52,17 +52,29 @@ def running(folder: Path) -> Iterator[str]:
         NotReadyError: One of them did not start.
     """
     fixture = [sys.executable, str(Path(__file__).with_name("fixture.py")), "both"]
-    with _process(fixture, folder / "fixture.log", "ready ") as upstream:
+    with started(fixture, folder / "fixture.log", "ready ") as upstream:
         config = folder / "afpool.toml"
         config.write_text(CONFIG.format(url=upstream), encoding="utf-8")
         service = [sys.executable, "-m", "afpool", "serve", "--config", str(config)]
-        with _process(service, folder / "service.log", "serving ") as url:
+        with started(service, folder / "service.log", "serving ") as url:
             yield url
 
 
 @contextlib.contextmanager
-def _process(command: list[str], log: Path, word: str) -> Iterator[str]:
-    """Run a command until the block ends; gives what it says after `word` on its stdout."""
+def started(
+    command: list[str], log: Path, word: str, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Run a command until the block ends: it is told to by SIGTERM and by the end of its stdin.
+
+    Args:
+        command: The command.
+        log: Where its stderr goes.
+        word: What the line on its stdout begins with that says it is ready; the rest of it is given.
+        environment: Variables; by default it can import what is in this checkout.
+
+    Raises:
+        NotReadyError: It did not get ready.
+    """
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with log.open("wb") as err:
         process = subprocess.Popen(
@@ -71,12 +83,12 @@ def _process(command: list[str], log: Path, word: str) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=err,
             cwd=ROOT,
-            env={**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": path},
+            env={**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": path, **(environment or {})},
         )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        said = _said(process.stdout, word)
+        said = _line_after(process.stdout, word)
         if said is None:
             raise NotReadyError(f"{' '.join(command[1:4])} did not get ready; see {log}")
         yield said
@@ -92,7 +104,7 @@ def _process(command: list[str], log: Path, word: str) -> Iterator[str]:
         process.stdout.close()
 
 
-def _said(stdout: IO[bytes], word: str) -> str | None:
+def _line_after(stdout: IO[bytes], word: str) -> str | None:
     seen = b""
     ends = time.monotonic() + READY_WITHIN
     while select.select([stdout], [], [], max(0.0, ends - time.monotonic()))[0]:
