@@ -117,3 +117,23 @@ def test_zsh_loads_the_script_where_there_is_one(tmp_path):
         check=False,
     )
     assert done.stdout.split() == ["_afpool_token_new:", "function", "_afpool"], done.stderr
+
+
+def test_fish_offers_what_there_is_where_there_is_one(tmp_path):
+    if shutil.which("fish") is None:
+        return
+    script = tmp_path / "afpool.fish"
+    script.write_text(run(tmp_path, "completion", "fish").stdout)
+
+    def offered(line):
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"],
+            cwd=tmp_path, env=surroundings(tmp_path), capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        return {each.partition("\t")[0] for each in done.stdout.splitlines()}
+
+    assert offered("afpool to") == {"token", "tools"}
+    assert offered("afpool token ") == {"new", "list", "revoke"}
+    assert offered("afpool serve --log") == {"--log-level", "--log-format"}
+    assert offered("afpool serve --log-level ") == set(LEVELS)
+    assert offered("afpool --json completion ") == set(SHELLS)
