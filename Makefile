@@ -54,6 +54,11 @@ conformance: ## both sides of the official MCP conformance suite: the pool as a 
 	@$(PREPARE) test conformance
 	@$(RUN) tests/conformance/run.py $(ARGS)
 
+.PHONY: northbound
+northbound: ## real MCP clients through `afpool serve`, each as two tenants at once
+	@$(PREPARE) test peers northbound
+	@$(RUN) tests/northbound/run.py $(ARGS)
+
 .PHONY: servers
 servers: ## real MCP servers on each of their transports: writes docs/real-servers.md (ARGS=--quick only compares)
 	@$(PREPARE) run peers $(if $(findstring --quick,$(ARGS)),interop-quick,interop)
