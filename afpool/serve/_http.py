@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ._rpc import Message
     from ._sessions import Session, Sessions
 
+LISTEN: Final = "subscriptions/listen"
 SESSION_HEADER: Final = b"mcp-session-id"
 _VERSION_HEADER: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 _NO_SESSION: Final = "there is no such session here, or not any more; begin anew with `initialize`"
@@ -71,8 +72,14 @@ class HttpEndpoint:
         self._sessions = sessions
         self.limits = limits
         self._nursery = nursery
-        self.replies: dict[Reply, None] = {}
+        self.replies: dict[Reply, Asked] = {}
         self.channels: dict[EventChannel, None] = {}
+
+    def sweep(self) -> None:
+        """End the requests without a session whose proof is void; sessions and streams see to their own."""
+        for asked in list(self.replies.values()):
+            if asked.session is None and asked.message.method != LISTEN and not asked.proven.still_holds():
+                asked.scope.cancel()
 
     async def serve(
         self,
@@ -141,7 +148,7 @@ class HttpEndpoint:
                 return
             message = read_message(body)
             if draining:
-                refuse_new(message)
+                refuse_new(message, modern=modern is not None)
         except RpcError as error:
             await reply.answer(error.status or 400, error_message(b"", error), headers_of(error))
             if error.status in (408, 413):
@@ -269,7 +276,7 @@ class HttpEndpoint:
         modern: bool,
     ) -> bool:
         """Answer a request; whether it was answered with a result."""
-        self.replies[reply] = None
+        self.replies[reply] = asked
         body = b""
         error: RpcError | None = None
         watching = trio.CancelScope()

@@ -57,13 +57,18 @@ async def read_body(
     raise RpcError(INVALID_REQUEST, "the body took too long; nothing was run", status=408)
 
 
-def refuse_new(message: Message) -> None:
+def refuse_new(message: Message, *, modern: bool) -> None:
     """Refuse what begins something, where only what belongs to running calls is taken any more.
+
+    Args:
+        message: What came.
+        modern: Whether in the stateless era, in which a call may go on with a request of its own.
 
     Raises:
         RpcError: It does.
     """
-    if message.is_request and message.params.get("requestState") is None:
+    goes_on = modern and message.method == "tools/call" and message.params.get("requestState") is not None
+    if message.is_request and not goes_on:
         raise RpcError(REFUSED, DRAINING, {"code": "draining"}, status=503, retry_after=RETRY)
 
 

@@ -99,7 +99,11 @@ class Listening:
         if not asked.outlet.can_tell:
             raise RpcError(REFUSED, "nothing can be told on this request's answer", status=406)
         identity = asked.proven.identity
-        if sum(listener.identity == identity for listener in self._open) >= MAX_OF_ONE:
+        # by principal: of conversations anybody has as many as he likes
+        if (
+            sum(_principal(listener.identity) == _principal(identity) for listener in self._open)
+            >= MAX_OF_ONE
+        ):
             raise RpcError(
                 REFUSED, f"more than {MAX_OF_ONE} streams of one caller", status=429, retry_after=30
             )
@@ -121,3 +125,7 @@ class Listening:
         """End all."""
         for listener in self:
             listener.end()
+
+
+def _principal(identity: Identity) -> tuple[str | None, str | None]:
+    return identity.tenant, identity.principal

@@ -161,6 +161,12 @@ class Questions:
         """A call is over."""
         del self._calls[call_id]
 
+    def sweep(self) -> None:
+        """End the calls that wait for a client whose proof is void."""
+        for waiting in list(self._states.values()):
+            if not waiting.asked.proven.still_holds():
+                waiting.scope.cancel()
+
     def resume(self, state: object, asked: Asked, name: str) -> Waiting:
         """Go on with a call that waits for its client.
 

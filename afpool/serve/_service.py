@@ -268,9 +268,14 @@ class Service:
             for stream in streams:
                 if now - stream.written_at >= PING_EVERY:
                     stream.ping()
-            self._sessions.sweep(now)
-            self._listening.sweep()
-            self._calls.sweep(now)
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        self._sessions.sweep(now)
+        self._http.sweep()
+        self._bridge.questions.sweep()
+        self._listening.sweep()
+        self._calls.sweep(now)
 
 
 def _accepting(front: Front, listener: trio.SocketListener) -> Any:

@@ -6,7 +6,7 @@ Rules:
   that something in between might take it for dead. Until then it costs neither a task nor a head of its own.
 * Whoever says something never waits: what is said is queued, and a task of the service writes it. A client
   that does not read loses what may be lost (progress); one that lets what must not be lost pile up loses its
-  connection.
+  connection. What piles up is bounded in number and in bytes: tokens of progress may be long.
 * One stream, one writer. The answer itself is written last, by the task of the request.
 """
 
@@ -30,6 +30,8 @@ logger = logging.getLogger("afpool.serve")
 PING_EVERY: Final = 15.0
 _DROP_BEYOND: Final = 64
 _MOST: Final = 1024
+BYTES: Final = 4 * 1024 * 1024
+"""Of what waits to be written to one client; one message more than that is taken where nothing waits."""
 PING: Final = b": ping\r\n\r\n"
 SSE_HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/event-stream"),
@@ -54,21 +56,34 @@ def connection_of(scope: Mapping[str, Any]) -> Connection | None:
 class _Queue:
     """What is said to one client, until it is written."""
 
-    __slots__ = ("_connection", "_said", "written_at")
+    __slots__ = ("_connection", "_cut", "_said", "_size", "written_at")
 
     def __init__(self, connection: Connection | None) -> None:
         self._connection = connection
+        self._cut = False
         self._said: deque[bytes] = deque()
+        self._size = 0
         self.written_at = trio.current_time()
 
     def _take(self, said: bytes, *, droppable: bool) -> bool:
-        if len(self._said) >= (_DROP_BEYOND if droppable else _MOST):
-            if not droppable and self._connection is not None:
+        full = len(self._said) >= (_DROP_BEYOND if droppable else _MOST)
+        if self._cut or full or (self._said and self._size + len(said) > BYTES):
+            if not droppable and not self._cut and self._connection is not None:
+                self._cut = True
                 logger.info("a client was let go of: it does not read what it is told")
                 self._connection.kill()
             return False
-        self._said.append(said)
+        self._put(said)
         return True
+
+    def _put(self, said: bytes) -> None:
+        self._said.append(said)
+        self._size += len(said)
+
+    def _next(self) -> bytes:
+        said = self._said.popleft()
+        self._size -= len(said)
+        return said
 
 
 @final
@@ -120,7 +135,7 @@ class Reply(_Queue):
     def ping(self) -> None:
         """Show that it lives. Synchronous."""
         if self.takes_events and not self._said:
-            self._said.append(PING)
+            self._put(PING)
             self._write_soon()
 
     async def answer(self, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
@@ -132,7 +147,7 @@ class Reply(_Queue):
             headers: More of them, where no stream has begun.
         """
         if self._writing or self._started or (body and status == 200 and not self.takes_json):
-            self._said.append(event(body))
+            self._put(event(body))
             if not self._writing:
                 await self._write()
             while self._writing:
@@ -159,12 +174,13 @@ class Reply(_Queue):
                 }
                 await self._send(start)
             while self._said:
-                said = self._said.popleft()
+                said = self._next()
                 self.written_at = trio.current_time()
                 await self._send({"type": "http.response.body", "body": said, "more_body": True})
         except Exception as error:  # noqa: BLE001 -- the client has gone; its request hears of it elsewhere
             logger.debug("a stream ended under its writer (%s)", type(error).__name__)
             self._said.clear()
+            self._size = 0
         finally:
             self._writing = False
             if self._done is not None:
@@ -195,7 +211,7 @@ class EventChannel(_Queue):
     def ping(self) -> None:
         """Show that it lives. Synchronous."""
         if not self._said:
-            self._said.append(PING)
+            self._put(PING)
             self._wake.set()
 
     def end(self) -> None:
@@ -212,7 +228,7 @@ class EventChannel(_Queue):
             await self._wake.wait()
             self._wake = trio.Event()
             while self._said:
-                said = self._said.popleft()
+                said = self._next()
                 self.written_at = trio.current_time()
                 await send({"type": "http.response.body", "body": said, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -3,7 +3,9 @@
 No revision of MCP has this transport; what is spoken is what clients in use speak: one JSON-RPC message per
 text message, both ways. Rules:
 
-* Who connects is proven by the upgrade request, once; when that proof ends the connection does.
+* Who connects is proven by the upgrade request, once; when that proof ends the connection does, and at the
+  latest with the next message.
+* A client that does not read is not read either: what waits for it stays bounded.
 * A message that is none gets an error; a client that sends many of them, or anything else than text, is let
   go of.
 * Requests run side by side, so many at once; one more is refused.
@@ -25,6 +27,7 @@ from .._base.errors import Overloaded
 from ._asked import Asked
 from ._http_parts import refuse_new, withdraw
 from ._rpc import INVALID_REQUEST, REFUSED, Message, RpcError, error_message, read_message
+from ._streams import BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -55,15 +58,22 @@ class SocketOutlet:
         announces: Whether it says what belongs to no request: in the handshake era only.
     """
 
-    __slots__ = ("_ended", "_said", "_wake", "announces", "code", "proven")
+    __slots__ = ("_ended", "_roomy", "_said", "_size", "_wake", "announces", "code", "proven")
 
     def __init__(self, proven: Proven) -> None:
         self.proven = proven
         self.announces = False
         self.code = 1000
         self._said: deque[bytes] = deque()
+        self._size = 0
         self._wake = trio.Event()
+        self._roomy: trio.Event | None = None
         self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection ends, as far as we are concerned."""
+        return self._ended
 
     @property
     def can_tell(self) -> bool:
@@ -72,11 +82,23 @@ class SocketOutlet:
 
     def tell(self, message: bytes, *, droppable: bool) -> None:
         """Say something. Synchronous."""
-        if len(self._said) < (_DROP_BEYOND if droppable else _MOST):
+        if self._ended:
+            return
+        # answers are as large as they are: `room` sees to it that there are no more of them than run at once
+        full = droppable and self._said and self._size + len(message) > BYTES
+        if not full and len(self._said) < (_DROP_BEYOND if droppable else _MOST):
             self._said.append(message)
+            self._size += len(message)
             self._wake.set()
         elif not droppable:
+            self._said.clear()
             self.end(POLICY)
+
+    async def room(self) -> None:
+        """Wait until what waits to be written is less than its bound."""
+        while self._size >= BYTES:
+            self._roomy = trio.Event()
+            await self._roomy.wait()
 
     def announce(self, message: bytes) -> None:
         """Say what belongs to no request. Synchronous."""
@@ -95,7 +117,11 @@ class SocketOutlet:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._said:
-                await send({"type": "websocket.send", "text": self._said.popleft().decode()})
+                said = self._said.popleft()
+                await send({"type": "websocket.send", "text": said.decode()})
+                self._size -= len(said)
+                if self._roomy is not None:
+                    self._roomy.set()
         await send({"type": "websocket.close", "code": self.code})
 
 
@@ -176,9 +202,14 @@ class _Talk:
     async def read(self, receive: Callable[[], Awaitable[Any]]) -> None:
         """Read until the client ends it."""
         while True:
+            await self._outlet.room()
             event = await receive()
             if event["type"] == "websocket.disconnect":
                 return
+            if not self._outlet.ended and not self._outlet.proven.still_holds():
+                self._outlet.end(POLICY)
+            if self._outlet.ended:
+                await trio.sleep_forever()  # until that is written
             text = event.get("text")
             if text is None:
                 self._outlet.end(UNSUPPORTED)
@@ -223,7 +254,7 @@ class _Talk:
         if len(under_way) >= MAX_AT_ONCE:
             raise RpcError(REFUSED, f"{MAX_AT_ONCE} requests at once; this one was not run")
         if self._draining():
-            refuse_new(message)
+            refuse_new(message, modern=bool(self._modern))
 
     def _asked(self, message: Message) -> Asked:
         session = self._session
