@@ -70,7 +70,8 @@ async def open_pool(
             announces that this list of its has changed; several announcements may be one call.
         on_tools: Called with the server's name and a projection when that identity's tools may be others now:
             its server announced so, or what would have announced it was lost. For a list that several share,
-            once for each. Nothing has been asked for yet.
+            once for each. Nothing has been asked for yet. A runtime calls it also when a server has answered
+            that somebody's list had to go without (`list_patience`).
         client_name: Told to servers.
         client_version: Told to servers.
         seams: Clock, random, ids, network, threads.

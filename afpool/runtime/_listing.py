@@ -7,7 +7,8 @@ Rules:
   a server that takes long to start is there for the next who asks.
 * Whoever asks waits until all have answered. Once one has, the silent ones are waited for only as long as
   there is patience: then each costs its own tools, and says so. A flight that has outlasted somebody's
-  patience already is not waited for again.
+  patience already is not waited for again. When it lands, whoever listens for changes of tools is told:
+  somebody was shown a list without them.
 * A server that cannot be listed costs its own tools only.
 * Who the caller is, is asked again after the wait.
 """
@@ -44,13 +45,14 @@ _LONGEST: Final = 60.0
 class _Flight:
     """One server being listed for one identity."""
 
-    __slots__ = ("began", "done", "failure", "landed")
+    __slots__ = ("began", "done", "failure", "landed", "left")
 
     def __init__(self, now: float) -> None:
         self.began = now
         self.done = trio.Event()
         self.landed: Toolset | None = None
         self.failure: AfpoolError | None = None
+        self.left = False  # somebody went without it
 
 
 @final
@@ -115,6 +117,7 @@ class Lister:
             if flight.landed is not None:
                 lists[name] = flight.landed
             else:
+                flight.left = True
                 problems[name] = flight.failure or DeadlineExceeded(
                     f"the server {name!r} has not answered for {now() - flight.began:.0f} s; its tools are "
                     "missing here, and it goes on being asked for them",
@@ -140,11 +143,13 @@ class Lister:
         return flight
 
     async def _fly(self, key: tuple[str, Identity, bool], caller: CallerIdentity, flight: _Flight) -> None:
-        server, _, refresh = key
+        server, identity, refresh = key
         pool = self._pool
         try:
             until = pool.seams.now() + max(_LONGEST, pool.limits.open_timeout)
             flight.landed = await pool.tools(caller, server, deadline=until, refresh=refresh)
+            if flight.left:
+                pool.herald.tools_changed(pool.actor_for(server, identity), None)
         except AfpoolError as error:
             flight.failure = error
         except Exception as error:

@@ -135,6 +135,29 @@ async def test_a_silent_server_is_not_waited_for_and_is_there_when_it_has_answer
         assert here.servers["slow"].count("tools/list") == 1
 
 
+async def test_whose_list_went_without_a_server_is_told_when_it_has_answered() -> None:
+    heard: list[tuple[str, str | None]] = []
+    told = trio.Event()
+
+    def on_tools(server: str, projection: Identity) -> None:
+        heard.append((server, projection.principal))
+        told.set()
+
+    servers = {"files": [said("files", "read")], "slow": [said("slow", "think")]}
+    async with runtime(servers, list_patience=0.01, pool={"on_tools": on_tools}) as here:
+        release = trio.Event()
+        here.servers["slow"].on("tools/list", Hold(release))
+        assert list(await here.runtime.toolset(ALICE)) == ["read"]
+        assert heard == []
+        release.set()
+        with trio.fail_after(5):
+            await told.wait()
+        assert heard == [("slow", "alice")]
+        assert list(await here.runtime.toolset(ALICE)) == ["read", "think"]
+        # nobody went without it this time
+        assert heard == [("slow", "alice")]
+
+
 async def test_a_server_that_is_the_only_one_is_waited_for() -> None:
     async with runtime({"slow": [said("slow", "think")]}, list_patience=0.001) as here:
         release = trio.Event()
