@@ -50,7 +50,7 @@ class Output:
         self.debug = False
         self.wrote = False
         self._env = os.environ if env is None else env
-        self._out = sys.stdout if stdout is None else stdout
+        self._out = self._first = sys.stdout if stdout is None else stdout
         self._err = sys.stderr if stderr is None else stderr
         self._color = color or "auto"
 
@@ -150,6 +150,12 @@ class Output:
         """Put a line where the last one of these stood; an empty one takes it away. For who watches."""
         self._err.write("\r\x1b[K" + _fitting(one_line(text), self.width - 1))
         self._err.flush()
+
+    def mute(self) -> None:
+        """Write no data any more: its reader has gone, and what writes it goes on."""
+        self._out = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 -- open for the rest of the process
+        if self._first is sys.stdout:
+            os.dup2(self._out.fileno(), self._first.fileno())
 
     def end(self) -> None:
         """Flush both streams.

@@ -54,8 +54,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     supervisor = Supervisor()
     started = _Started(out)
     code: int = trio.run(_serve, serve, config, options.demo, load, _Announce(out), supervisor, started)
-    if out.json:
-        out.line({"event": "ended", "code": code})
+    _told(out, {"event": "ended", "code": code})
     return code
 
 
@@ -99,6 +98,18 @@ def _demo_config(
     return config, None
 
 
+def _told(out: Output, what: str | dict[str, Any]) -> None:
+    """Write a line for people, or a document for programs. A service does not end with its reader."""
+    try:
+        if isinstance(what, str):
+            out.data(what)
+            out.end()
+        elif out.json:
+            out.line(what)
+    except BrokenPipeError:
+        out.mute()
+
+
 class _Announce:
     """What the service announces: lines for people, or documents for programs."""
 
@@ -107,10 +118,9 @@ class _Announce:
 
     def __call__(self, line: str) -> None:
         if not self._out.json:
-            self._out.data(line)
-            self._out.end()
+            _told(self._out, line)
         elif line.startswith("{"):
-            self._out.line({"event": "client", **json.loads(line)})
+            _told(self._out, {"event": "client", **json.loads(line)})
 
 
 class _Started:
@@ -120,5 +130,4 @@ class _Started:
         self._out = out
 
     def started(self, service: Service) -> None:
-        if self._out.json:
-            self._out.line({"event": "ready", "addresses": list(service.addresses)})
+        _told(self._out, {"event": "ready", "addresses": list(service.addresses)})

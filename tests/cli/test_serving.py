@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import socket
+import subprocess
 import threading
 
 import httpx2
@@ -14,7 +15,7 @@ import trio
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.cli.cli_kit import Running, document, run, with_server
+from tests.cli.cli_kit import AFPOOL, Running, document, run, surroundings, with_server
 
 # on trio the SDK's client leaves the generators of its streams to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")
@@ -90,6 +91,20 @@ def test_a_service_says_where_it_is_as_documents(tmp_path):
     assert json.loads(running.said[-2]) == {"event": "ended", "code": 0}
     for line in running.errors[:-1]:
         assert {"time", "level", "logger", "message"} <= set(json.loads(line))
+
+
+def test_a_service_does_not_end_with_who_reads_its_words(tmp_path):
+    run(tmp_path, "token", "new", "x", *WHO, "--file", "tokens.json")
+    words = ["serve", "--bind", "127.0.0.1:0", "--tokens", "tokens.json", "--json"]
+    with subprocess.Popen(
+        [*AFPOOL, *words],
+        cwd=tmp_path, env=surroundings(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        process.stdout.close()
+        process.terminate()
+        assert process.wait(60) == 0
+        assert "Broken" not in process.stderr.read()
 
 
 def test_flags_are_read_again_with_the_files(tmp_path):
