@@ -231,7 +231,8 @@ def bind_artifacts(
     Raises:
         TypeError: `scope` is no `Identity`.
     """
-    streaming = isinstance(store, StreamingArtifactStore)
+    # what `isinstance(store, StreamingArtifactStore)` asks, without its price: this is done for every call
+    streaming = callable(getattr(store, "put_stream", None)) and callable(getattr(store, "get_stream", None))
     kind = BoundStreamingArtifacts if streaming else BoundArtifacts
     return kind(store, checked_scope(scope), origin, on_fact)
 
