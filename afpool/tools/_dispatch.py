@@ -51,7 +51,7 @@ from ..artifacts import Origin, bind_artifacts
 from ..pool._asking import ask_identity
 from ..protocol import NotJson, encode_json
 from ._correction import MAX_NAME, correction, unknown_tool
-from ._execute import Executing
+from ._execute import Executing, told
 from ._hooks import Hook, HookCall, ask_after, ask_before
 from ._known import KnownTools
 from ._limits import ResultLimits, limited, limited_for_record
@@ -152,6 +152,9 @@ class _Call:
         self.asking = asking
         self.began = seams.now()
         name = asking.name
+        scrubber = None if asking.hiding is None else asking.hiding.scrubber
+        if scrubber is not None:
+            name = scrubber.text(name)
         self.name = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"
         if asking.call_id is None:
             asking.call_id = f"call-{seams.next_id()}"
@@ -173,6 +176,7 @@ class _Call:
         if scope is None and door.store is not None:
             scope = asking.scope = asking.scope_of_its_own()
         self.record = CallRecord(door.sink, seams.now, self.name, asking.call_id, asking.run_id, named)
+        self.record.hiding = asking.hiding
         self.artifacts: Artifacts | None = None
         self.scope = scope
         if scope is not None and door.store is not None:
@@ -191,9 +195,9 @@ class _Call:
         try:
             result = await self._steps()
         except AfpoolError as error:
-            result = error_result(error, self.call_id)
+            result = error_result(self._told(error), self.call_id)
         except Exception as error:  # noqa: BLE001 -- a result is promised, whatever was overlooked
-            result = error_result(self._fault(error), self.call_id)
+            result = error_result(self._told(self._fault(error)), self.call_id)
         except BaseException:
             self._over()
             self.record.cancelled(self.door.seams.now() - self.began)
@@ -208,6 +212,11 @@ class _Call:
             took = self.door.seams.now() - self.began
             self.record.end(own, result, took, denied=self.denied, changed=changed)
         return result
+
+    def _told(self, error: AfpoolError) -> AfpoolError:
+        hiding = self.asking.hiding
+        scrubber = None if hiding is None else hiding.scrubber
+        return error if scrubber is None else told(error, scrubber, self.name)
 
     def _over(self) -> bool:
         """Take no further report, and let go of the toolset; says whether the tool was called.
@@ -239,7 +248,7 @@ class _Call:
         is_object = type(given) is dict or isinstance(given, Mapping)
         if tool is None:
             # nobody can say which of its arguments are secret
-            record.start(self._written(dict.fromkeys(given, REDACTED) if is_object else {}))
+            record.start(self._written(self._hidden(dict.fromkeys(given, REDACTED) if is_object else {})))
             raise asking.problem or UnknownTool(unknown_tool(self.name, asking.names()))
         if not is_object:
             record.start(self._written({}))
@@ -293,14 +302,17 @@ class _Call:
 
     def _shown(self, tool: Tool, args: JsonObject) -> JsonObject:
         """Give what may be said of arguments: not what the tool hides, nor what calls around it fetched."""
-        shown: JsonObject = shown_args_of(tool, args)
-        hiding = self.asking.hiding
-        scrubber = None if hiding is None else hiding.scrubber
-        if scrubber is not None:
-            shown = scrubber.value(shown)
+        shown = self._hidden(shown_args_of(tool, args))
         if shown is not args:
             self.hides = True
         return shown
+
+    def _hidden(self, args: JsonObject) -> JsonObject:
+        hiding = self.asking.hiding
+        scrubber = None if hiding is None else hiding.scrubber
+        if scrubber is not None:
+            args = scrubber.value(args)
+        return args
 
     async def _hooked(self, tool: Tool, given: JsonObject, started: Encoded | None) -> JsonObject:
         try:

@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.errors import (
+    ANSWERED,
     NOT_SENT,
     REFUSED,
     AfpoolError,
@@ -102,7 +103,7 @@ class Executing:
         """What is taken out of whatever leaves; what is added is taken out from then on."""
         asking = self._asking
         if asking.hiding is None:
-            asking.hiding = Hiding()
+            asking.hiding = self._record.hiding = Hiding()
         return asking.hiding
 
     def looks_through(self, ctx: ToolContext) -> bool:
@@ -202,11 +203,7 @@ class Executing:
         scrubber = self._scrubber
         if scrubber is None:
             return error
-        clean = scrubber.exception(error)
-        if isinstance(clean, AfpoolError):
-            clean.message = scrubber.text(clean.message)
-            return clean
-        return ToolFailed(f"The tool {self._name} failed, and what it said held the credential")
+        return told(error, scrubber, self._name)
 
     def _as_result(self, result: Any) -> ToolResult:
         call_id = self._asking.call_id
@@ -244,3 +241,13 @@ class Executing:
             error = InvalidOutput(f"The tool {self._name} has run, and {why}")
             error.result = result
             raise error
+
+
+def told(error: AfpoolError, scrubber: Scrubber, name: str) -> AfpoolError:
+    """Give what is said of a call's failure without what was fetched for it; its verdict is kept."""
+    clean = scrubber.exception(error)
+    if isinstance(clean, AfpoolError):
+        clean.message = scrubber.text(clean.message)
+        return clean
+    what = f"The call of {name} failed, and what was said of it held the credential"
+    return ToolFailed(what, delivery=NOT_SENT if error.delivery in (NOT_SENT, REFUSED) else ANSWERED)
