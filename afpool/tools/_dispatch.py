@@ -18,6 +18,9 @@ Rules:
   raises only what is no `Exception`: a cancellation, ^C.
 * What a refusal or a record says never holds a value that is hidden. What a provider, a hook or a sink raises
   is named by its class; what a tool of the host's own raises is told to the model, without the credential.
+* A caller who can be asked is asked again after every wait until the tool runs, and has to be who he was:
+  arguments, artifacts and credential of one are never used for another. What a call is made from inside of
+  asks the same.
 * The deadline is absolute and over everything. A bound tool keeps it itself; around everything else stands a
   scope.
 * What is stored is its caller's. Where nobody is named it is the run's own; a call of nobody's outside of any
@@ -39,6 +42,7 @@ from .._base.errors import (
     AfpoolError,
     CallDenied,
     DeadlineExceeded,
+    IdentityMismatch,
     IdentityMissing,
     InvalidArguments,
     Overloaded,
@@ -48,7 +52,7 @@ from .._base.errors import (
 from .._base.identity import Identity, is_nobody
 from .._base.untraced import untraced
 from ..artifacts import Origin, bind_artifacts
-from ..pool._asking import ask_identity
+from ..pool._asking import ask_identity, same_caller
 from ..protocol import NotJson, encode_json
 from ._correction import MAX_NAME, correction, unknown_tool
 from ._execute import Executing, told
@@ -164,11 +168,13 @@ class _Call:
         self.deadline: float = asking.deadline
         caller = asking.identity
         named = caller if caller is None or isinstance(caller, Identity) else None
-        self.unnamed: IdentityMissing | None = None  # there is a caller, and it could not be asked
+        # there is a caller, and it could not be asked, or is not who it was
+        self.unnamed: IdentityMissing | IdentityMismatch | None = None
         if named is not caller:
             try:
-                named = ask_identity(caller)
-            except IdentityMissing as error:
+                asking.identity = same_caller(caller)
+                named = ask_identity(asking.identity)
+            except (IdentityMissing, IdentityMismatch) as error:
                 self.unnamed = error
         if named is not None and is_nobody(named):
             named = None
@@ -263,6 +269,7 @@ class _Call:
         args: JsonObject = given
         if door.hooks_before:
             args = await self._hooked(tool, given, started)
+            asking.check_caller()
         else:
             record.start(started)
         if asking.depth > MAX_DEPTH:
@@ -276,7 +283,10 @@ class _Call:
         if args is not given:
             shown = self._shown(tool, args)
         refuse_supplied(tool, args)
-        known = door.tools.get(tool) or await door.tools.ask(tool)
+        known = door.tools.get(tool)
+        if known is None:
+            known = await door.tools.ask(tool)
+            asking.check_caller()
         if not known.arguments.allows(args):
             raise self._invalid(args, shown, known.arguments)
         if shown is not given:
@@ -357,7 +367,9 @@ class _Call:
     def _prepared(
         self, executing: Executing, tool: Tool, known: KnownTool, args: JsonObject
     ) -> Awaitable[JsonObject]:
-        return prepared(self.name, tool, known, args, self.door, self.scope, self.record, executing)
+        return prepared(
+            self.name, tool, known, args, self.door, self.scope, self.record, executing, self.asking
+        )
 
     async def _within(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Take a step within the deadline."""

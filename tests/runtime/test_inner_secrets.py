@@ -1,4 +1,4 @@
-"""What was fetched for a call is in nothing that is recorded of, or told by, the calls made from inside it."""
+"""What was fetched for a call is in nothing that is recorded of, or told by, the calls inside it."""
 
 from __future__ import annotations
 
