@@ -1,4 +1,4 @@
-"""A caller who is asked again is one and the same from a call's beginning until its tool runs; or it does not."""
+"""Who is asked again stays one and the same from a call's beginning until its tool runs; or it does not."""
 
 from __future__ import annotations
 
