@@ -108,7 +108,7 @@ class Run:
             # whose artifacts the call sees, and whom it is made for, is one answer of the caller's
             identity = same_caller(identity)
             scope = self._scope_of(identity)
-            if toolset is None and runtime.local(name) is None:
+            if toolset is None and (name in self._offer or runtime.local(name) is None):
                 if self._at_hand is None or name not in self._at_hand:
                     self._at_hand = await runtime.toolset(self.identity, deadline=deadline)
                 toolset = self._at_hand
