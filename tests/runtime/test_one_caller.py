@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from afpool import (
     CredentialRequirement,
@@ -21,7 +22,7 @@ from afpool import (
 )
 from afpool.artifacts import MemoryArtifacts, NewArtifact
 from afpool.runtime import ServerRules
-from afpool.testing import FakeServer
+from afpool.testing import FakeServer, Hold
 from afpool.tools import Hook, define_tool, from_identity, host_filled
 from tests.runtime.runtime_kit import ALICE, BOB, runtime, taking
 from tests.tools.door_kit import Ran
@@ -163,3 +164,30 @@ async def test_what_was_filled_from_one_principal_does_not_leave_for_another(thr
             assert fake.count("tools/call") == 0
             if through == "door":  # and it would have run
                 assert (await opened.dispatch(ALICE, "search", {})).code == "ok"
+
+
+@pytest.mark.parametrize("last", [ALICE, Caller()])
+async def test_who_joined_the_listing_of_one_who_is_withdrawn_lists_himself(last: Any) -> None:
+    first, second = Caller(), Caller()
+    got: dict[str, Any] = {}
+    async with runtime({"crm": [taking("crm", "search")]}, list_patience=20) as here:
+        event = trio.Event()
+        here.servers["crm"].on("tools/list", Hold(event), times=1)
+
+        async def ask(name: str, caller: Any) -> None:
+            try:
+                got[name] = await here.runtime.toolset(caller)
+            except IdentityMismatch as error:
+                got[name] = error
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "first", first)
+            await here.servers["crm"].wait_for("tools/list")
+            nursery.start_soon(ask, "second", second)
+            nursery.start_soon(ask, "last", last)
+            await trio.testing.wait_all_tasks_blocked()
+            first.who = second.who = NOBODY
+            event.set()
+        assert isinstance(got["first"], IdentityMismatch)
+        assert isinstance(got["second"], IdentityMismatch)
+        assert (list(got["last"]), got["last"].problems) == (["search"], {})
