@@ -31,6 +31,7 @@ from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
 from .._base.secret import secrets_of
 from ..artifacts import NoArtifacts
 from ._asked_credentials import Asked
+from ._derive import has_begun, run_of
 from ._hiding import Hiding
 from ._reading import read_text
 from ._results import failed, text_result, value_result
@@ -120,9 +121,10 @@ class Executing:
         self.begun = True
         while True:
             try:
-                result = await tool.execute(args, ctx)
+                result = await run_of(tool)(args, ctx)
             except AfpoolError as error:
-                failure = error
+                # whatever verdict a call inside it had: that one did not run, this one did
+                failure = failed(self._name, error) if has_begun(error) else error
             except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
                 failure = failed(self._name, error)
             else:
@@ -173,7 +175,12 @@ class Executing:
     async def _again(self, tool: Tool, error: AfpoolError) -> Tool | None:
         """Find the same tool anew where nothing ran, its host wants that, and there is time."""
         again, deadline = self._asking.again, self._asking.deadline
-        if again is None or error.code not in WORTH_REPEATING or error.delivery not in (NOT_SENT, REFUSED):
+        if (
+            again is None
+            or has_begun(error)
+            or error.code not in WORTH_REPEATING
+            or error.delivery not in (NOT_SENT, REFUSED)
+        ):
             return None
         if deadline is not None and self._door.seams.now() >= deadline:
             return None
