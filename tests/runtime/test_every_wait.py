@@ -1,4 +1,4 @@
-"""A call that is cancelled, reconfigured or revoked at any of its waits: one end, places back, nothing half done.
+"""A call that is cancelled, or loses its ground, at any of its waits: one end, places back, nothing half.
 
 A first call counts the waits; then one call for each of them is ended there, in a runtime of its own.
 """
@@ -108,7 +108,7 @@ class Ends:
 
 
 async def one(name: str, how: str, number: int) -> tuple[int, set[str]]:
-    """Call a tool, end the call at a wait of its, and judge what there is; gives its waits, and all codes."""
+    """Call a tool, end the call at one of its waits, and judge; gives its waits, and the codes of all ends."""
     store = MemoryArtifacts()
     hooks = [Hook("h", before=yields, after=yields), Hook("r", after=replaces)]
     async with runtime(
@@ -134,7 +134,7 @@ async def one(name: str, how: str, number: int) -> tuple[int, set[str]]:
                 trio.lowlevel.add_instrument(at)
                 try:
                     args = {"rows": rows.ref} if name == "report" else {}
-                    result = await here.runtime.dispatch(ALICE, name, args, call_id="c")
+                    result = await here.runtime.dispatch(ALICE, name, args, call_id="it")
                 finally:
                     trio.lowlevel.remove_instrument(at)
                 nursery.cancel_scope.cancel()
@@ -150,7 +150,9 @@ async def one(name: str, how: str, number: int) -> tuple[int, set[str]]:
             assert (await here.runtime.dispatch(ALICE, "inner", {})).code == "ok"
             again = await here.runtime.dispatch(ALICE, "report", {"rows": rows.ref})
             assert again.code == "ok", again.text
-        return at.waits, {event.code for event in here.events if event.kind == "tool_end"}
+        return at.waits, {
+            event.code for event in here.events if event.kind == "tool_end" and event.call_id.startswith("it")
+        }
 
 
 def busy(here: Here) -> int:
@@ -175,10 +177,10 @@ def judged(here: Here, result: Any, *, cancelled: bool) -> None:
     codes = {event.call_id: (event.code, event.delivery) for event in here.events if event.kind == "tool_end"}
     if cancelled:
         assert result is None
-        assert codes.get("c", ("cancelled", None)) == ("cancelled", None)
+        assert codes.get("it", ("cancelled", None)) == ("cancelled", None)
         return
     assert result is not None
-    assert codes["c"] == (result.code, result.delivery)
+    assert codes["it"] == (result.code, result.delivery)
     assert SECRET not in result.raw.decode()
     if result.code == "ok":
         assert here.sent("crm") <= 1
@@ -195,4 +197,4 @@ async def test_at_every_wait(name: str, how: str) -> None:
     told = [(await one(name, how, number))[1] for number in range(1, waits + 1)]
     hit = [codes for codes in told if codes != {"ok"}]
     # a cancellation is noticed at each; what others change, before the request has left
-    assert len(hit) >= (waits - 1 if how == "cancel" else 2), told
+    assert len(hit) >= (waits if how == "cancel" else 2), told
