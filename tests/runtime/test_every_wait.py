@@ -108,7 +108,7 @@ class Ends:
 
 
 async def one(name: str, how: str, number: int) -> tuple[int, set[str]]:
-    """Call a tool, end the call at one of its waits, and judge; gives its waits, and the codes of all ends."""
+    """Call a tool, end the call at one of its waits, and judge; gives its waits and the codes of all ends."""
     store = MemoryArtifacts()
     hooks = [Hook("h", before=yields, after=yields), Hook("r", after=replaces)]
     async with runtime(
