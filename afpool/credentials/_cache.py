@@ -211,7 +211,10 @@ class CachedCredentials:
         try:
             answer = await self._provider.get(request)
         except Exception as error:
-            if held is not None and self._seams.unix_now() < held.good_until:
+            kept = (
+                held is not None and self._entries.get(key) is held
+            )  # neither dropped nor refused meanwhile
+            if held is not None and kept and self._seams.unix_now() < held.good_until:
                 # the old one is still good: it is given, and not asked for again at once
                 held.renew_at = self._seams.unix_now() + min(self._early * _SHARE, 5.0)
                 flight.answer = Issued(held.credential, held.expires_at)

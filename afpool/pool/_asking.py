@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import attrs
 import trio
@@ -43,12 +43,15 @@ def ask_identity(identity: CallerIdentity) -> Identity:
 
     Raises:
         IdentityMissing: It is none, or could not be asked.
+        IdentityMismatch: It is not who it was (`SameCaller`).
     """
     asked: object = identity
     cause: Exception | None = None
     if callable(identity):
         try:
             asked = identity()
+        except IdentityMismatch:
+            raise
         except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: nobody was named
             unframed(error)
             asked, cause = None, error
@@ -58,6 +61,43 @@ def ask_identity(identity: CallerIdentity) -> Identity:
         what = "could not be asked" if cause is not None else f"is {type(asked).__name__}, not an Identity"
         raise IdentityMissing(f"the caller identity {what}; nothing was sent") from cause
     return asked
+
+
+@final
+class SameCaller:
+    """A caller that is asked again, and has to be who he was when he was first asked.
+
+    What was put together for one is never run for another: arguments filled from his identity, his artifacts,
+    his credential. So all that is done for a call asks this, and not the caller himself.
+    """
+
+    __slots__ = ("_caller", "who")
+
+    def __init__(self, caller: Callable[[], Identity | None], who: Identity) -> None:
+        self._caller = caller
+        self.who = who
+
+    def __call__(self) -> Identity | None:
+        """Ask again.
+
+        Raises:
+            IdentityMismatch: He is somebody else by now, or nobody.
+        """
+        asked = self._caller()
+        if (Identity() if asked is None else asked) != self.who:
+            raise IdentityMismatch("the caller is not who began the call any more; nothing was sent")
+        return asked
+
+
+def same_caller(identity: CallerIdentity) -> CallerIdentity:
+    """Ask a caller, and give one who has to stay who he is; an `Identity` and `None` stay what they are.
+
+    Raises:
+        IdentityMissing: He could not be asked.
+    """
+    if identity is None or isinstance(identity, Identity | SameCaller):
+        return identity
+    return SameCaller(identity, ask_identity(identity))
 
 
 def check_identity(
@@ -77,6 +117,8 @@ def check_identity(
     if who is not None and not isinstance(who, Identity):
         try:
             who = who()
+        except IdentityMismatch:
+            raise
         except Exception as error:  # noqa: BLE001 -- the app's code; whatever it raises means: not proven
             who, cause = None, error
     if isinstance(who, Identity):

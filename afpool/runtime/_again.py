@@ -1,4 +1,10 @@
-"""The second call of a runtime that repeats what proves not to have run: with which tool it is made."""
+"""The second call of a runtime that repeats what proves not to have run: with which tool it is made.
+
+* The same tool of the same server, defined as it was. What its schema was read for, and its arguments judged
+  by, is what runs.
+* Under the same authorization and the same configuration: what was revoked, or is filled otherwise, while
+  tools were listed anew is for whoever called to look at, as where it was the reason of the refusal.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,7 @@ from ..tools import binding_of
 
 if TYPE_CHECKING:
     from .._base.model import Tool
+    from ..pool import Binding
     from ..tools._asking import Asking
     from ._runtime import Runtime
     from ._toolset import RuntimeToolset
@@ -37,4 +44,8 @@ class Again:
         binding = None if again is None else binding_of(again)
         if binding is None or binding.definition.digest != before.definition.digest:
             return None
-        return again
+        return again if _ground(binding) == _ground(before) else None
+
+
+def _ground(binding: Binding) -> tuple[object, ...]:
+    return (binding.actor, binding.epoch, binding.keyed_on, binding.context, binding.authorization)

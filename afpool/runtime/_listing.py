@@ -9,6 +9,8 @@ Rules:
   there is patience: then each costs its own tools, and says so. A flight that has outlasted somebody's
   patience already is not waited for again. When it lands, whoever listens for changes of tools is told:
   somebody was shown a list without them.
+* Each flight asks on behalf of who began it. Where he is not who he was any more, that is no failure of the
+  server's: whoever else waited, and still is who he was, begins another one.
 * A server that cannot be listed costs its own tools only.
 * Who the caller is, is asked again after the wait.
 """
@@ -26,12 +28,13 @@ from .._base.errors import (
     BindingChanged,
     DeadlineExceeded,
     IdentityMismatch,
+    IdentityMissing,
     PlanFailed,
 )
 from ..pool._asking import ask_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Mapping
 
     from .._base.identity import CallerIdentity, Identity
     from ..pool import Pool, Toolset
@@ -45,14 +48,21 @@ _LONGEST: Final = 60.0
 class _Flight:
     """One server being listed for one identity."""
 
-    __slots__ = ("began", "done", "failure", "landed", "left")
+    __slots__ = ("began", "caller", "done", "failure", "landed", "left")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, caller: CallerIdentity) -> None:
         self.began = now
+        self.caller = caller
         self.done = trio.Event()
         self.landed: Toolset | None = None
         self.failure: AfpoolError | None = None
         self.left = False  # somebody went without it
+
+    def is_over_for_its_caller_only(self, caller: CallerIdentity) -> bool:
+        """Whether it failed since whoever began it, who is not `caller`, became another."""
+        if self.caller is caller or not callable(self.caller):
+            return False
+        return isinstance(self.failure, IdentityMismatch | IdentityMissing)
 
 
 @final
@@ -102,15 +112,14 @@ class Lister:
         """
         now = self._pool.seams.now
         flights = {name: self._flight(name, caller, identity, refresh=refresh) for name in servers}
-        for flight in flights.values():
-            with trio.CancelScope(deadline=min(deadline, flight.began + self.patience)):
-                await flight.done.wait()
-        if not any(flight.landed for flight in flights.values()):
-            with trio.CancelScope(deadline=deadline):
-                await _first(list(flights.values()))
-        await trio.lowlevel.checkpoint()
-        if callable(caller) and ask_identity(caller) != identity:
-            raise IdentityMismatch("the caller is not who asked any more; the list is not given out")
+        while True:
+            await self._waited(flights, deadline)
+            if callable(caller) and ask_identity(caller) != identity:
+                raise IdentityMismatch("the caller is not who asked any more; the list is not given out")
+            others = [name for name, flight in flights.items() if flight.is_over_for_its_caller_only(caller)]
+            if not others or now() >= deadline:
+                break
+            flights |= {name: self._flight(name, caller, identity, refresh=refresh) for name in others}
         lists: dict[str, Toolset] = {}
         problems: dict[str, AfpoolError] = {}
         for name, flight in flights.items():
@@ -125,6 +134,16 @@ class Lister:
                 )
         return lists, problems
 
+    async def _waited(self, flights: Mapping[str, _Flight], deadline: float) -> None:
+        """Wait until all have landed or failed, or there is no patience left."""
+        for flight in flights.values():
+            with trio.CancelScope(deadline=min(deadline, flight.began + self.patience)):
+                await flight.done.wait()
+        if not any(flight.landed for flight in flights.values()):
+            with trio.CancelScope(deadline=deadline):
+                await _first(list(flights.values()))
+        await trio.lowlevel.checkpoint()
+
     def forget(self, kept: Container[str]) -> None:
         """Let nobody join a flight of another server than these: it is configured otherwise by now."""
         self._flights = {key: flight for key, flight in self._flights.items() if key[0] in kept}
@@ -133,7 +152,7 @@ class Lister:
         key = (server, identity, refresh)
         flight = self._flights.get(key)
         if flight is None:
-            flight = self._flights[key] = _Flight(self._pool.seams.now())
+            flight = self._flights[key] = _Flight(self._pool.seams.now(), caller)
             try:
                 self._pool.spawn(self._fly, key, caller, flight)
             except AfpoolError as error:

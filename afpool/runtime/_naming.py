@@ -62,6 +62,9 @@ class Namings:
 
     def _remember(self, server: str, names: tuple[str, ...]) -> None:
         known = self._known.get(server, ())
-        new = [name for name in names if name not in known] if known != names else []
+        if known == names or len(known) >= _NAMES_KEPT:
+            return
+        there = frozenset(known)
+        new = [name for name in names if name not in there]
         if new:
             self._known[server] = (*known, *new)[:_NAMES_KEPT]

@@ -20,7 +20,7 @@ from .._base.canonical import ContentError, canonical_json, parse_strict
 from .._base.errors import AfpoolError, PlanFailed, StaleTools
 from .._base.identity import FIELDS, Identity, is_nobody
 from ..artifacts import Origin, bind_artifacts
-from ..pool._asking import ask_identity
+from ..pool._asking import ask_identity, same_caller
 from ..tools import binding_of
 from ..tools._asking import new_run_id
 
@@ -68,7 +68,10 @@ class Run:
         Raises:
             IdentityMissing: The caller could not be asked.
         """
-        who = None if self.identity is None else ask_identity(self.identity)
+        return self._scope_of(self.identity)
+
+    def _scope_of(self, identity: CallerIdentity) -> Identity:
+        who = None if identity is None else ask_identity(identity)
         return Identity(conversation_id=self.run_id) if who is None or is_nobody(who) else who
 
     @property
@@ -99,10 +102,13 @@ class Run:
         toolset = self._toolset
         name = as_name(name)
         problem: AfpoolError | None = None
+        identity = self.identity
         scope: Identity | None = None
         try:
-            scope = self.scope
-            if toolset is None and runtime.local(name) is None:
+            # whose artifacts the call sees, and whom it is made for, is one answer of the caller's
+            identity = same_caller(identity)
+            scope = self._scope_of(identity)
+            if toolset is None and (name in self._offer or runtime.local(name) is None):
                 if self._at_hand is None or name not in self._at_hand:
                     self._at_hand = await runtime.toolset(self.identity, deadline=deadline)
                 toolset = self._at_hand
@@ -113,7 +119,7 @@ class Run:
             toolset,
             name,
             args,
-            identity=self.identity,
+            identity=identity,
             scope=scope,
             run_id=self.run_id,
             call_id=call_id,

@@ -13,14 +13,23 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 import trio
 
-from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, PoolClosed, UnknownTool
-from ..pool._asking import ask_identity
+from .._base.errors import (
+    NOT_SENT,
+    AfpoolError,
+    BindingChanged,
+    IdentityMismatch,
+    IdentityMissing,
+    PoolClosed,
+    UnknownTool,
+)
+from ..pool._asking import ask_identity, same_caller
 from ..tools._asking import Asking
 from ..tools._correction import unknown_tool
 from ..tools._dispatch import Door
@@ -140,6 +149,8 @@ class Runtime:
             lists, problems = await self._lister.ask(known, identity, who, until, refresh=refresh)
             if reloads == self._reloads:
                 served = {server: await known[server].apply(listed) for server, listed in lists.items()}
+                if callable(identity) and ask_identity(identity) != who:
+                    raise IdentityMismatch("the caller is not who asked any more; the list is not given out")
                 if reloads == self._reloads:
                     return lists, problems, served
         raise BindingChanged("the configuration changed again and again while tools were listed; list again")
@@ -281,6 +292,8 @@ class Runtime:
         """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`."""
         if self.closed:
             problem = PoolClosed("the runtime is closed; nothing ran", delivery=NOT_SENT)
+        with contextlib.suppress(IdentityMissing):  # the door refuses whoever cannot be asked
+            identity = same_caller(identity)
         name = as_name(name)
         tool: Tool | None = None
         if problem is None:

@@ -108,21 +108,16 @@ async def _asked(
         return await provider.get(request)
     except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
         record.file("credential_failed", {"service": service, "error_class": type(error).__name__})
-        failure = _failure(tool, service, error)
+        what = f"The credential that the tool {tool} needs for {service!r}"
+        failure = _failure(what, error, "; the tool was not run")
     raise failure  # out here, where what the provider raised does not become its context
 
 
-def _failure(tool: str, service: str, error: Exception) -> AfpoolError:
+def _failure(what: str, error: Exception, then: str) -> AfpoolError:
     if isinstance(error, AuthorizationRequired | CredentialFailed):
         return by_itself(error)
     why = error.code if isinstance(error, AfpoolError) else type(error).__name__
-    return in_place_of(
-        error,
-        CredentialFailed(
-            f"The credential that the tool {tool} needs for {service!r} could not be had ({why}); the tool "
-            "was not run"
-        ),
-    )
+    return in_place_of(error, CredentialFailed(f"{what} could not be had ({why}){then}"))
 
 
 def _tell(
@@ -145,8 +140,9 @@ def _tell(
 class Asked:
     """The provider as a tool that asks for more by itself gets it.
 
-    Its answers are the provider's own. What fails is recorded; that somebody has to authorize first is told
-    to the host; what was vended is taken out of whatever leaves the call, as what the tool `needs` is.
+    Its answers are the provider's own. What it raises is not: that would reach the model in the tool's own
+    failure. What fails is recorded; that somebody has to authorize first is told to the host; what was vended
+    is taken out of whatever leaves the call, as what the tool `needs` is.
     """
 
     __slots__ = ("_hide", "_on_authorization", "_provider", "_record")
@@ -164,13 +160,21 @@ class Asked:
         self._hide = hide
 
     async def get(self, request: CredentialRequest) -> Answered:
-        """See `CredentialProvider.get`."""
+        """See `CredentialProvider.get`.
+
+        Raises:
+            CredentialFailed: The provider raised, or what it gave cannot be kept out of what is told.
+            AuthorizationRequired: The provider raised it.
+        """
+        failure: AfpoolError | None = None
         try:
             answer = await self._provider.get(request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
             facts = {"service": request.service, "error_class": type(error).__name__}
             self._record.file("credential_failed", facts)
-            raise
+            failure = _failure(f"the credential for {request.service!r}", error, "")
+        if failure is not None:
+            raise failure
         if isinstance(answer, Issued):
             self._hide(answer.credential)
         elif isinstance(answer, NeedsAuthorization):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from .._base.identity import Identity
+from ..pool._asking import ask_identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -60,6 +61,17 @@ class Asking:
     problem: AfpoolError | None = None
     again: Again | None = None
     hiding: Hiding | None = attrs.field(default=None, repr=False)
+
+    def check_caller(self) -> None:
+        """Ask a caller again after a wait: what was put together for one is not run for another.
+
+        Raises:
+            IdentityMismatch: He is another, or nobody.
+            IdentityMissing: He cannot be asked any more.
+        """
+        caller = self.identity
+        if caller is not None and not isinstance(caller, Identity):
+            ask_identity(caller)
 
     def scope_of_its_own(self) -> Identity:
         """Give the scope of what belongs to no caller: of its run, or of one that begins and ends with it."""

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, final
 
 from .._base.credential import CredentialRequirement
 from .._base.definition import Definition
+from .._base.errors import AfpoolError
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from ..pool import Binding, BoundTool
 
@@ -34,6 +35,7 @@ class _Same:
 
 SAME: Final = _Same()
 _NO_FACTS: Final[Mapping[str, object]] = MappingProxyType({})
+_BEGUN: Final = "_begun_in_the_hosts_own"
 
 
 class HoldsSchemas(Tool):
@@ -84,7 +86,7 @@ class DerivedTool(HoldsSchemas):
         self._facts = facts
         # a derivation that does not touch the run adds nothing to its way
         self._run: Execute = (
-            base._run if isinstance(base, DerivedTool) and base._around is None else base.execute
+            base._run if isinstance(base, DerivedTool) and base._around is None else run_of(base)
         )
 
     @property
@@ -138,6 +140,29 @@ class DerivedTool(HoldsSchemas):
 
     def __repr__(self) -> str:
         return f"<DerivedTool {self.name!r} of {self._base!r}>"
+
+
+def run_of(tool: Tool) -> Execute:
+    """Give what runs a tool; it marks what a class of the host's own raises once it has begun.
+
+    What is derived from such a tool refuses by itself, and then it has not begun; see `has_begun`.
+    """
+    if isinstance(tool, HoldsSchemas | BoundTool):
+        return tool.execute
+
+    async def run(args: JsonObject, ctx: ToolContext) -> ToolResult:
+        try:
+            return await tool.execute(args, ctx)
+        except AfpoolError as error:
+            error.__dict__[_BEGUN] = True
+            raise
+
+    return run
+
+
+def has_begun(error: AfpoolError) -> bool:
+    """Whether an error is what a tool of a class of the host's own has raised: it has run, up to there."""
+    return _BEGUN in error.__dict__
 
 
 def derive(

@@ -18,6 +18,9 @@ Rules:
   raises only what is no `Exception`: a cancellation, ^C.
 * What a refusal or a record says never holds a value that is hidden. What a provider, a hook or a sink raises
   is named by its class; what a tool of the host's own raises is told to the model, without the credential.
+* A caller who can be asked is asked again after every wait until the tool runs, and has to be who he was:
+  arguments, artifacts and credential of one are never used for another. What a call is made from inside of
+  asks the same.
 * The deadline is absolute and over everything. A bound tool keeps it itself; around everything else stands a
   scope.
 * What is stored is its caller's. Where nobody is named it is the run's own; a call of nobody's outside of any
@@ -39,6 +42,7 @@ from .._base.errors import (
     AfpoolError,
     CallDenied,
     DeadlineExceeded,
+    IdentityMismatch,
     IdentityMissing,
     InvalidArguments,
     Overloaded,
@@ -48,10 +52,10 @@ from .._base.errors import (
 from .._base.identity import Identity, is_nobody
 from .._base.untraced import untraced
 from ..artifacts import Origin, bind_artifacts
-from ..pool._asking import ask_identity
+from ..pool._asking import ask_identity, same_caller
 from ..protocol import NotJson, encode_json
 from ._correction import MAX_NAME, correction, unknown_tool
-from ._execute import Executing
+from ._execute import Executing, told
 from ._hooks import Hook, HookCall, ask_after, ask_before
 from ._known import KnownTools
 from ._limits import ResultLimits, limited, limited_for_record
@@ -152,6 +156,9 @@ class _Call:
         self.asking = asking
         self.began = seams.now()
         name = asking.name
+        scrubber = None if asking.hiding is None else asking.hiding.scrubber
+        if scrubber is not None:
+            name = scrubber.text(name)
         self.name = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"
         if asking.call_id is None:
             asking.call_id = f"call-{seams.next_id()}"
@@ -161,11 +168,13 @@ class _Call:
         self.deadline: float = asking.deadline
         caller = asking.identity
         named = caller if caller is None or isinstance(caller, Identity) else None
-        self.unnamed: IdentityMissing | None = None  # there is a caller, and it could not be asked
+        # there is a caller, and it could not be asked, or is not who it was
+        self.unnamed: IdentityMissing | IdentityMismatch | None = None
         if named is not caller:
             try:
-                named = ask_identity(caller)
-            except IdentityMissing as error:
+                asking.identity = same_caller(caller)
+                named = ask_identity(asking.identity)
+            except (IdentityMissing, IdentityMismatch) as error:
                 self.unnamed = error
         if named is not None and is_nobody(named):
             named = None
@@ -173,6 +182,7 @@ class _Call:
         if scope is None and door.store is not None:
             scope = asking.scope = asking.scope_of_its_own()
         self.record = CallRecord(door.sink, seams.now, self.name, asking.call_id, asking.run_id, named)
+        self.record.hiding = asking.hiding
         self.artifacts: Artifacts | None = None
         self.scope = scope
         if scope is not None and door.store is not None:
@@ -191,9 +201,9 @@ class _Call:
         try:
             result = await self._steps()
         except AfpoolError as error:
-            result = error_result(error, self.call_id)
+            result = error_result(self._told(error), self.call_id)
         except Exception as error:  # noqa: BLE001 -- a result is promised, whatever was overlooked
-            result = error_result(self._fault(error), self.call_id)
+            result = error_result(self._told(self._fault(error)), self.call_id)
         except BaseException:
             self._over()
             self.record.cancelled(self.door.seams.now() - self.began)
@@ -208,6 +218,11 @@ class _Call:
             took = self.door.seams.now() - self.began
             self.record.end(own, result, took, denied=self.denied, changed=changed)
         return result
+
+    def _told(self, error: AfpoolError) -> AfpoolError:
+        hiding = self.asking.hiding
+        scrubber = None if hiding is None else hiding.scrubber
+        return error if scrubber is None else told(error, scrubber, self.name)
 
     def _over(self) -> bool:
         """Take no further report, and let go of the toolset; says whether the tool was called.
@@ -239,7 +254,7 @@ class _Call:
         is_object = type(given) is dict or isinstance(given, Mapping)
         if tool is None:
             # nobody can say which of its arguments are secret
-            record.start(self._written(dict.fromkeys(given, REDACTED) if is_object else {}))
+            record.start(self._written(self._hidden(dict.fromkeys(given, REDACTED) if is_object else {})))
             raise asking.problem or UnknownTool(unknown_tool(self.name, asking.names()))
         if not is_object:
             record.start(self._written({}))
@@ -254,6 +269,7 @@ class _Call:
         args: JsonObject = given
         if door.hooks_before:
             args = await self._hooked(tool, given, started)
+            asking.check_caller()
         else:
             record.start(started)
         if asking.depth > MAX_DEPTH:
@@ -267,7 +283,10 @@ class _Call:
         if args is not given:
             shown = self._shown(tool, args)
         refuse_supplied(tool, args)
-        known = door.tools.get(tool) or await door.tools.ask(tool)
+        known = door.tools.get(tool)
+        if known is None:
+            known = await door.tools.ask(tool)
+            asking.check_caller()
         if not known.arguments.allows(args):
             raise self._invalid(args, shown, known.arguments)
         if shown is not given:
@@ -293,14 +312,17 @@ class _Call:
 
     def _shown(self, tool: Tool, args: JsonObject) -> JsonObject:
         """Give what may be said of arguments: not what the tool hides, nor what calls around it fetched."""
-        shown: JsonObject = shown_args_of(tool, args)
-        hiding = self.asking.hiding
-        scrubber = None if hiding is None else hiding.scrubber
-        if scrubber is not None:
-            shown = scrubber.value(shown)
+        shown = self._hidden(shown_args_of(tool, args))
         if shown is not args:
             self.hides = True
         return shown
+
+    def _hidden(self, args: JsonObject) -> JsonObject:
+        hiding = self.asking.hiding
+        scrubber = None if hiding is None else hiding.scrubber
+        if scrubber is not None:
+            args = scrubber.value(args)
+        return args
 
     async def _hooked(self, tool: Tool, given: JsonObject, started: Encoded | None) -> JsonObject:
         try:
@@ -345,7 +367,9 @@ class _Call:
     def _prepared(
         self, executing: Executing, tool: Tool, known: KnownTool, args: JsonObject
     ) -> Awaitable[JsonObject]:
-        return prepared(self.name, tool, known, args, self.door, self.scope, self.record, executing)
+        return prepared(
+            self.name, tool, known, args, self.door, self.scope, self.record, executing, self.asking
+        )
 
     async def _within(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Take a step within the deadline."""

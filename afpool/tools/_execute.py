@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.errors import (
+    ANSWERED,
     NOT_SENT,
     REFUSED,
     AfpoolError,
@@ -30,6 +31,7 @@ from .._base.model import JsonObject, Progress, Tool, ToolContext, ToolResult
 from .._base.secret import secrets_of
 from ..artifacts import NoArtifacts
 from ._asked_credentials import Asked
+from ._derive import has_begun, run_of
 from ._hiding import Hiding
 from ._reading import read_text
 from ._results import failed, text_result, value_result
@@ -102,7 +104,7 @@ class Executing:
         """What is taken out of whatever leaves; what is added is taken out from then on."""
         asking = self._asking
         if asking.hiding is None:
-            asking.hiding = Hiding()
+            asking.hiding = self._record.hiding = Hiding()
         return asking.hiding
 
     def looks_through(self, ctx: ToolContext) -> bool:
@@ -119,9 +121,10 @@ class Executing:
         self.begun = True
         while True:
             try:
-                result = await tool.execute(args, ctx)
+                result = await run_of(tool)(args, ctx)
             except AfpoolError as error:
-                failure = error
+                # whatever verdict a call inside it had: that one did not run, this one did
+                failure = failed(self._name, error) if has_begun(error) else error
             except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
                 failure = failed(self._name, error)
             else:
@@ -172,7 +175,12 @@ class Executing:
     async def _again(self, tool: Tool, error: AfpoolError) -> Tool | None:
         """Find the same tool anew where nothing ran, its host wants that, and there is time."""
         again, deadline = self._asking.again, self._asking.deadline
-        if again is None or error.code not in WORTH_REPEATING or error.delivery not in (NOT_SENT, REFUSED):
+        if (
+            again is None
+            or has_begun(error)
+            or error.code not in WORTH_REPEATING
+            or error.delivery not in (NOT_SENT, REFUSED)
+        ):
             return None
         if deadline is not None and self._door.seams.now() >= deadline:
             return None
@@ -202,11 +210,7 @@ class Executing:
         scrubber = self._scrubber
         if scrubber is None:
             return error
-        clean = scrubber.exception(error)
-        if isinstance(clean, AfpoolError):
-            clean.message = scrubber.text(clean.message)
-            return clean
-        return ToolFailed(f"The tool {self._name} failed, and what it said held the credential")
+        return told(error, scrubber, self._name)
 
     def _as_result(self, result: Any) -> ToolResult:
         call_id = self._asking.call_id
@@ -244,3 +248,13 @@ class Executing:
             error = InvalidOutput(f"The tool {self._name} has run, and {why}")
             error.result = result
             raise error
+
+
+def told(error: AfpoolError, scrubber: Scrubber, name: str) -> AfpoolError:
+    """Give what is said of a call's failure without what was fetched for it; its verdict is kept."""
+    clean = scrubber.exception(error)
+    if isinstance(clean, AfpoolError):
+        clean.message = scrubber.text(clean.message)
+        return clean
+    what = f"The call of {name} failed, and what was said of it held the credential"
+    return ToolFailed(what, delivery=NOT_SENT if error.delivery in (NOT_SENT, REFUSED) else ANSWERED)

@@ -154,10 +154,11 @@ async def ask_after(
     Raises:
         CallDenied: A hook denied, raised, or answered with what is no verdict.
     """
+    shown = attrs.evolve(call, args=MappingProxyType(dict(call.args)))
     for hook in reversed(hooks):
         if hook.after is None:
             continue
-        verdict = await _ask(hook, hook.after, ANSWERED, call, result)
+        verdict = await _ask(hook, hook.after, ANSWERED, shown, result)
         if isinstance(verdict, Replace):
             try:
                 replaced = as_result(verdict.value)

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType
@@ -23,10 +24,11 @@ import attrs
 import trio
 
 from .._base.credential import CredentialRequirement, Mode
-from .._base.errors import CredentialFailed, InvalidArguments, ProtocolError
+from .._base.errors import CredentialFailed, IdentityMissing, InvalidArguments, ProtocolError
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from .._base.secret import Secret, secrets_of
 from .._base.spellings import SHORT
+from ..pool._asking import same_caller
 from ._cuts import Cut, cut_of, declared_by
 from ._derive import derive, fact
 from ._filled_arguments import FilledArguments
@@ -160,6 +162,7 @@ async def _execute(
     """Run a tool with its arguments filled in."""
     try:
         filled.refuse(name, _object(name, args))
+        ctx = _of_one_caller(fills, ctx)
         complete, hiding = _complete(name, fills, args, ctx)
     except (
         InvalidArguments, HostFilledArgumentError, HostFilledValueMissingError, CredentialFailed,
@@ -192,6 +195,16 @@ async def _looked_through(name: str, result: Any, ctx: ToolContext, hiding: Hidi
     )
     unread.call_id = ctx.call_id
     raise unread
+
+
+def _of_one_caller(fills: Fills, ctx: ToolContext) -> ToolContext:
+    """Give a context whose caller has to stay who he is while what was filled from him is on its way."""
+    if not any(isinstance(fill, HostFillFromIdentity) for fill in fills.values()):
+        return ctx
+    identity = ctx.identity
+    with contextlib.suppress(IdentityMissing):  # told as the value that is missing
+        identity = same_caller(identity)
+    return ctx if identity is ctx.identity else attrs.evolve(ctx, identity=identity)
 
 
 def _object(name: str, args: object) -> JsonObject:

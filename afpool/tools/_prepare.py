@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .._base.identity import Identity
     from .._base.model import JsonObject, Tool
+    from ._asking import Asking
     from ._dispatch import Door
     from ._execute import Executing
     from ._known import KnownTool
@@ -34,6 +35,7 @@ async def prepared(
     scope: Identity | None,
     record: CallRecord,
     executing: Executing,
+    asking: Asking,
 ) -> JsonObject:
     """Give the arguments with data where references stood; what is fetched goes to `executing`.
 
@@ -42,13 +44,16 @@ async def prepared(
         WantsRefusedError: A reference did not resolve.
         CredentialFailed: There is no credential.
         AuthorizationRequired: Somebody has to authorize first.
+        IdentityMismatch: The caller is not who asked any more.
     """
     if known.wants is not None:
         args = await _redeemed(name, tool, known.wants, args, door, scope, executing)
+        asking.check_caller()
     if known.needs is not None:
         credential = await credential_for(
             name, known.needs, door.credentials, record.identity, record, door.on_authorization
         )
+        asking.check_caller()
         executing.use_credential(credential)
     return args
 

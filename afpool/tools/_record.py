@@ -10,6 +10,9 @@ Rules:
   ones the 64th, the 128th and so on, and the last one; each with its number, so that the last one's is the
   count.
 * A sink that raises misses the event; the call goes on.
+* What was fetched for a call, or for a call that this one is made from inside of, is in none of its events,
+  whoever chose the words: names of tools and arguments, kinds and labels of artifacts. What comes as bytes
+  has been cleaned by whoever wrote it.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from .._base.errors import Delivery
     from .._base.identity import Identity
     from .._base.model import ToolResult
+    from ._hiding import Hiding
 
 logger = logging.getLogger("afpool")
 
@@ -115,10 +119,12 @@ class CallRecord:
     Attributes:
         identity: Who the run acts for; `None` where its caller named nobody.
         listened: Whether somebody listens.
+        hiding: What is hidden in the call; `None` as long as nothing is. May be set.
     """
 
     __slots__ = (
-        "_call_id", "_last", "_now", "_reports", "_run_id", "_sink", "_tool", "identity", "listened",
+        "_call_id", "_last", "_now", "_reports", "_run_id", "_sink", "_tool", "hiding", "identity",
+        "listened",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +145,7 @@ class CallRecord:
         self._last: Encoded | str | None = None  # reported, and not filed
         self.identity = identity
         self.listened = sink is not None
+        self.hiding: Hiding | None = None
 
     def file(
         self,
@@ -151,6 +158,11 @@ class CallRecord:
         sink = self._sink
         if sink is None:
             return
+        if self.hiding is not None and (scrubber := self.hiding.scrubber) is not None:
+            facts = {
+                key: value if isinstance(value, Encoded) else scrubber.value(value)
+                for key, value in facts.items()
+            }
         event = ToolEvent(
             kind, self._now(), self._call_id, self._run_id, self.identity, facts, code, delivery
         )

@@ -109,8 +109,9 @@ def in_asdict(patch: pytest.MonkeyPatch) -> None:
     real = _execute.Executing.use_credential
 
     def use(executing: Any, credential: Credential) -> None:
-        real(executing, credential)
+        # before the record knows of it
         executing._record.file("credential_used", {"with": {"headers": credential.to_headers()}})
+        real(executing, credential)
 
     patch.setattr(_execute.Executing, "use_credential", use)
 

@@ -448,6 +448,38 @@ async def test_what_was_asked_for_before_a_drop_is_kept_by_nobody() -> None:
     assert await c.token() == "token-2"
 
 
+@pytest.mark.parametrize("how", ["dropped", "refused"])
+async def test_what_is_gone_while_it_is_renewed_is_not_given_where_that_fails(how: str) -> None:
+    renewing = trio.Event()
+
+    async def slow(request: CredentialRequest) -> Any:
+        await renewing.wait()
+        raise OSError("down")
+
+    c = cached([Issued(one := bearer("one"), 1_500.0), slow, Issued(bearer("two"), 9_000.0)])
+    await c.token()
+    c.clock.now = 1_450.0
+
+    async def renew() -> None:
+        with pytest.raises(OSError, match="down"):
+            await c.token()
+
+    async def refuse() -> None:
+        with pytest.raises(CredentialFailed, match="OSError"):
+            await c.token(rejected=True, refused=one, reason="refresh")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(renew)
+        await trio.testing.wait_all_tasks_blocked()
+        if how == "dropped":
+            c.cache.drop(service=None, identity=ALICE)
+        else:
+            nursery.start_soon(refuse)
+            await trio.testing.wait_all_tasks_blocked()
+        renewing.set()
+    assert await c.token() == "two"
+
+
 async def test_the_provider_is_told_what_is_dropped() -> None:
     told: list[Any] = []
 

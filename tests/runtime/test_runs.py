@@ -174,6 +174,21 @@ async def test_a_name_that_went_to_another_server_is_refused() -> None:
         assert here.sent("b") == 0
 
 
+async def test_a_name_that_went_to_a_tool_of_the_hosts_own_is_refused() -> None:
+    async with runtime({"a": [said("a", "find")]}) as here:
+        run = here.runtime.run(ALICE)
+        await run.toolset()
+        saved = run.checkpoint()
+    own = Ran(name="find")
+    async with runtime({"a": [said("a", "find")]}, tools=[own.tool]) as here:
+        again = here.runtime.resume(saved)
+        refused(await again.call("find"), "stale-tools")
+        assert (own.calls, here.sent("a")) == ([], 0)
+        await again.toolset()
+        assert (await again.call("find")).code == "ok"
+        assert len(own.calls) == 1
+
+
 async def test_a_run_lists_anew_when_its_ground_has_changed() -> None:
     async with runtime({"files": [said("files", "read")]}) as here:
         run = here.runtime.run(ALICE)

@@ -279,6 +279,38 @@ async def test_a_revoked_authorization_is_not_gone_around() -> None:
         assert (await here.runtime.dispatch(ALICE, "read")).code == "ok"
 
 
+FILL = {"files": ServerRules(fill={"tenant": from_identity("tenant")})}
+
+
+@pytest.mark.parametrize("how", ["revoked", "filled no more", "nothing"])
+async def test_what_is_revoked_or_filled_otherwise_meanwhile_is_not_repeated(how: str) -> None:
+    tenant = taking("files", "read", tenant={"type": "string"})
+    async with runtime({"files": [tenant]}, repeat="when-nothing-ran", rules=FILL) as here:
+        files, event, got = here.servers["files"], trio.Event(), []
+        toolset = await here.runtime.toolset(ALICE)
+        files.forget_sessions("404")
+        files.on("tools/list", Hold(event), times=1)
+
+        async def call() -> None:
+            got.append(await toolset.call("read"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await files.wait_for("tools/list", 2)
+            if how == "revoked":
+                here.runtime.pool.invalidate(identity=ALICE)
+            elif how == "filled no more":
+                here.runtime.reconfigure(rules={})
+            event.set()
+        (result,) = got
+        if how == "nothing":
+            assert json.loads(result.text)["args"] == {"tenant": "acme"}
+        else:
+            refused(result, "session-expired", "refused")
+            assert "tool_repeated" not in here.events.kinds
+            assert here.sent("files") == 1, "what the server refused, and nothing after it"
+
+
 # ---------------------------------------------------------------------------- a single bad tool
 
 

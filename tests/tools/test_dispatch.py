@@ -23,6 +23,7 @@ from afpool import (
     StaticCredentials,
     Tool,
     ToolContext,
+    ToolFailed,
     ToolResult,
     bearer,
 )
@@ -85,7 +86,8 @@ async def test_a_caller_that_is_asked_again() -> None:
 
     await through(work.tool, identity=caller)
     assert through.events[0].identity is ALICE
-    assert work.ctx.identity is caller
+    assert callable(work.ctx.identity)
+    assert work.ctx.identity() is ALICE, "one that is asked again, and has to be who he was"
     await through(work.tool, identity=lambda: None)
     assert work.calls[1][0] == {}
     for unnamed in (broken, lambda: "alice"):
@@ -269,6 +271,24 @@ async def test_a_tool_that_raises_is_a_result(error: Exception, text: str) -> No
     end = through.events.of("tool_end")
     assert set(end) == {"call_id", "result", "duration_ms", "error"}
     assert end["error"] is True
+
+
+@pytest.mark.parametrize("made", [lambda tool: tool, lambda tool: derive(tool, name="other")])
+@pytest.mark.parametrize("error", [StaleTools("of a call inside"), ToolFailed("inside", delivery="not-sent")])
+async def test_a_tool_of_the_hosts_own_class_has_run_whatever_it_raises(error: Any, made: Any) -> None:
+    class Own(Tool):
+        name = "own"  # type: ignore[assignment]
+        description = "d"  # type: ignore[assignment]
+        input_schema = {}  # type: ignore[assignment]  # noqa: RUF012
+
+        async def execute(self, args: Any, ctx: ToolContext) -> Any:
+            raise error
+
+    async def again(tool: Any) -> Any:
+        raise AssertionError("what has begun is not repeated")
+
+    result = await door()(made(Own()), again=again)
+    assert refused(result, "tool-failed", "answered").__cause__ is error
 
 
 async def test_a_tool_that_returns_what_is_no_json_or_no_result() -> None:

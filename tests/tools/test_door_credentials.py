@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import traceback
 from typing import Any
 
 import attrs
 import pytest
 
 from afpool import (
+    CredentialFailed,
     CredentialRequest,
     CredentialRequirement,
     Identity,
@@ -109,3 +111,27 @@ async def test_a_users_credential_is_asked_for_no_nobody(who: Identity | None) -
     assert (await through(work.tool)).code == "ok"
     machine = Ran(needs=NEEDS)
     assert (await through(machine.tool, identity=who)).code == "ok"
+
+
+@pytest.mark.parametrize("caught", [False, True])
+async def test_what_a_provider_raises_goes_no_further_where_a_tool_asked_itself(caught: bool) -> None:
+    def broken(request: Any) -> Any:
+        raise ValueError(f"no such token: {SECRET}") from KeyError(SECRET)
+
+    through = door(credentials=ScriptedCredentials(broken))
+
+    async def run(args: Any, ctx: ToolContext) -> Any:
+        try:
+            return await pulled(ctx)
+        except CredentialFailed as error:
+            if not caught:
+                raise
+            return f"{error} {error.__cause__!r} {error.__context__!r}"
+
+    result = await through(define_tool(execute=run, name="ask"))
+    assert "could not be had (ValueError)" in result.text
+    assert result.code == ("ok" if caught else "tool-failed")
+    assert SECRET not in result.text + through.events.text
+    if result.error is not None:
+        assert SECRET not in "".join(traceback.format_exception(result.error))
+    assert through.events.of("credential_failed") == {"service": "crm", "error_class": "ValueError"}

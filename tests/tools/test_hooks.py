@@ -49,6 +49,18 @@ async def test_what_a_hook_is_told() -> None:
     assert "'a'" not in repr(call)
 
 
+async def test_arguments_are_read_only_after_the_call_as_well() -> None:
+    def after(call: Any, result: Any) -> None:
+        call.args["b"] = 2
+
+    through, work = door(hooks=[Hook("h", after=after)]), Ran()
+    given = {"a": 1}
+    result = await through(work.tool, given)
+    refused(result, "denied", "answered")
+    assert "raised TypeError" in result.text
+    assert given == work.args == {"a": 1}
+
+
 async def test_a_hook_replaces_arguments_and_only_names_are_recorded() -> None:
     kept = {"same": "object"}
 
