@@ -166,17 +166,16 @@ class Asked:
             CredentialFailed: The provider raised, or what it gave cannot be kept out of what is told.
             AuthorizationRequired: The provider raised it.
         """
-        failure: AfpoolError | None = None
         try:
             answer = await self._provider.get(request)
         except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
             facts = {"service": request.service, "error_class": type(error).__name__}
             self._record.file("credential_failed", facts)
             failure = _failure(f"the credential for {request.service!r}", error, "")
-        if failure is not None:
-            raise failure
-        if isinstance(answer, Issued):
-            self._hide(answer.credential)
-        elif isinstance(answer, NeedsAuthorization):
-            _tell(self._record, self._on_authorization, request.service, request.identity, answer)
-        return answer
+        else:
+            if isinstance(answer, Issued):
+                self._hide(answer.credential)
+            elif isinstance(answer, NeedsAuthorization):
+                _tell(self._record, self._on_authorization, request.service, request.identity, answer)
+            return answer
+        raise failure  # out here, where what the provider raised does not become its context

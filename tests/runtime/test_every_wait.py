@@ -124,13 +124,13 @@ async def one(name: str, how: str, number: int) -> tuple[int, set[str]]:
         await here.runtime.toolset(ALICE)
         rows = await store.put(ALICE, NewArtifact(kind="rows", media_type="application/json", data=[1]))
         ends, result = Ends(here), None
+        at = AtWait(trio.lowlevel.current_task(), number, ends.now.set)
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                act: Callable[[], object] = scope.cancel
-                if how not in ("cancel", "nothing"):
+                if how == "cancel":
+                    at.act = scope.cancel
+                elif how != "nothing":
                     await nursery.start(functools.partial(when, ends, getattr(ends, how)))
-                    act = ends.now.set
-                at = AtWait(trio.lowlevel.current_task(), number, act)
                 trio.lowlevel.add_instrument(at)
                 try:
                     args = {"rows": rows.ref} if name == "report" else {}
