@@ -38,7 +38,10 @@ def kept(url: str, era: str) -> Any:
 
 def main() -> None:
     logging.disable(logging.CRITICAL)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    # asyncio turns Nagle's delay off only where the protocol is named, as it is where uvicorn binds by itself
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(512)
     proxy = create_proxy(sys.argv[2]) if sys.argv[1] == "default" else kept(*sys.argv[2:])
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
 

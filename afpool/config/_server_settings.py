@@ -11,13 +11,14 @@ import attrs
 from .._base.header_rules import name_problem
 from .._base.identity import FIELDS
 from .._base.secret import Secret
+from ._arguments import Arguments
 from ._checks import META_NAME, meta_problem, proxy_problem, socket_problem, version_problem
 from ._kinds import Boolean, Choice, Text
 from ._kinds_of_many import FilePath, FolderPhrase, Listing, Named, Phrase, UrlPhrase
 from ._numbers import count
 from ._rule_settings import CeilingConfig, FillConfig, RedactConfig
 from ._tables import Needs, OneOf, Record, Rule, When, setting
-from ._templates import argument_judge, header_judge, variable_judge, variable_name_problem
+from ._templates import header_judge, variable_judge, variable_name_problem
 from ._written import Written, fingerprint
 
 HTTP_TYPES: Final = ("http", "streamable-http", "streamableHttp", "sse")
@@ -152,7 +153,7 @@ class ServerConfig:
     )
     args: tuple[Written, ...] = attrs.field(
         default=(),
-        metadata=setting(Listing(Phrase(argument_judge)), "Its arguments. No secret belongs here."),
+        metadata=setting(Arguments(), "Its arguments. No secret belongs here."),
     )
     env: Mapping[str, Written] = attrs.field(
         default=_NONE,

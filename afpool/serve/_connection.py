@@ -63,7 +63,7 @@ class _Protocol(H11Protocol):
     """hypercorn's, without compression of WebSockets: a few bytes could unfold to any number in memory."""
 
     async def _check_protocol(self, event: h11.Request) -> None:
-        # an offer of HTTP/2 (`upgrade: h2c`) is made by clients that go on in HTTP/1.1 where it is passed over
+        # who offers HTTP/2 (`upgrade: h2c`) goes on in HTTP/1.1 where that is passed over
         if event.method == b"PRI":
             await super()._check_protocol(event)
 

@@ -34,6 +34,7 @@ from ._rpc import (
     error_message,
     result_message,
 )
+from ._turns import Turns
 
 if TYPE_CHECKING:
     from ._asked import Asked
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("afpool.serve")
 
 NAME: Final = "afpool"
+LISTS_AT_ONCE: Final = 16
+"""Of one principal; what he asks for beyond waits."""
 _CALL: Final = "tools/call"
 _LIST: Final = "tools/list"
 _PING: Final = "ping"
@@ -74,6 +77,7 @@ class Kernel:
         self._resources = resources
         self._listening = listening
         self._info = info
+        self._lists = Turns(LISTS_AT_ONCE)
         self._server = self._make_server()
         self._options = self._server.create_initialization_options(NotificationOptions(tools_changed=True))
 
@@ -120,7 +124,8 @@ class Kernel:
         if method == _CALL:
             return await self._calls.call(asked)
         if method == _LIST:
-            return await self._list(asked, modern=modern)
+            async with self._lists.turn(asked.proven.identity):
+                return await self._list(asked, modern=modern)
         if method == _PING and not modern:
             return b"{}"
         if method == _LISTEN and modern:
@@ -164,7 +169,8 @@ class Kernel:
             raise NotImplementedError  # these have lanes of their own
 
         async def resources(ctx: Any, _: Any) -> Any:
-            return await self._resources.list(ctx.request)
+            async with self._lists.turn(ctx.request.proven.identity):
+                return await self._resources.list(ctx.request)
 
         async def templates(_: Any, __: Any) -> Any:
             return self._resources.templates()

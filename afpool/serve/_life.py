@@ -27,7 +27,7 @@ from .._base.untraced import place_of
 from ..config import ConfigError
 from ._proof_types import UnsafeDoor
 from ._service import open_service
-from ._sockets import BadCertificate
+from ._sockets import BadCertificate, raise_descriptors
 from ._tokens_file import TokenFileError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ async def serve(
     Signals are taken where it runs in the main thread. Cancelled, it ends like after a second signal.
     """
     life = _Life(load, notify)
+    raise_descriptors()
     try:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(_taking_signals(life))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("afpool")
 
+MOST_CONNECTIONS: Final = 16_384
 _PING_EVERY: Final = 20.0
 _ACCEPT_PAUSE: Final = 0.1
 _LAST_WORDS: Final = 0.25
@@ -50,7 +51,7 @@ class ListenerLimits:
     keep_alive: float = 75.0
     write_timeout: float = 30.0
     message_bytes: int = 4 * 1024 * 1024
-    connections: int = 16_384
+    connections: int = MOST_CONNECTIONS
 
 
 @final

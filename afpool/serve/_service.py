@@ -30,11 +30,11 @@ from ._http import HttpEndpoint
 from ._kept import Resources
 from ._kernel import Kernel, server_info
 from ._links import Links
-from ._listener import Front, ListenerLimits
+from ._listener import MOST_CONNECTIONS, Front, ListenerLimits
 from ._listening import Listening
 from ._proof import open_proof
 from ._sessions import Sessions
-from ._sockets import address_of, open_listeners, port_of, tls_context
+from ._sockets import address_of, descriptors, open_listeners, port_of, tls_context
 from ._streams import PING_EVERY
 from ._websocket import SocketEndpoint
 
@@ -288,7 +288,11 @@ def _accepting(front: Front, listener: trio.SocketListener) -> Any:
 def listener_limits(config: ServeConfig) -> ListenerLimits:
     """What the front waits for, by the configuration."""
     limits = config.limits
+    allowed = descriptors()
+    # half of them: a client that only connects must leave the servers' own connections and processes theirs
+    connections = MOST_CONNECTIONS if allowed < 0 else min(MOST_CONNECTIONS, max(1, allowed // 2))
     return ListenerLimits(
+        connections=connections,
         header_bytes=limits.header_bytes,
         header_timeout=limits.header_timeout,
         message_bytes=limits.body,

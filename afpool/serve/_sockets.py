@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import socket
 import ssl
 import stat
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..config import ServeConfig, TlsFiles
 
 BACKLOG: Final = 1024
+DESCRIPTORS: Final = 65_536
 _MODE: Final = 0o660
 
 
@@ -41,6 +43,20 @@ class BadCertificate(AfpoolError):
 
     code = "bad-certificate"
     deliveries = (NOT_SENT,)
+
+
+def descriptors() -> int:
+    """How many descriptors the process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def raise_descriptors() -> None:
+    """Let the process have as many descriptors as a service needs, if it may; for its owner only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def tls_context(files: TlsFiles | None) -> ssl.SSLContext | None:

@@ -402,3 +402,25 @@ def test_reading_loads_neither_trio_nor_httpx(folder) -> None:
         check=False,
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (["--token", CANARY], ["--token", "[hidden]"]),
+        (["-y", "server", f"--api-key={CANARY}"], ["-y", "server", "--api-key=[hidden]"]),
+        ([f"API_KEY={CANARY}", "x"], ["API_KEY=[hidden]", "x"]),
+        (["--header", f"Authorization: Bearer {CANARY}"], ["--header", "[hidden]"]),
+        ([f"Authorization: Bearer {CANARY}"], ["Authorization:[hidden]"]),
+        ([f"--header=X-Api-Key: {CANARY}"], ["--header=[hidden]"]),
+        ([f"Bearer {CANARY}"], ["[hidden]"]),
+        ([f"postgresql://me:{CANARY}@db.example/x"], ["postgresql://[hidden]@db.example/x"]),
+        (["--password", "${TOKEN}", "--auth=${TOKEN}"], ["--password", "${TOKEN}", "--auth=${TOKEN}"]),
+        (["--secret", "--verbose", "/data"], ["--secret", "--verbose", "/data"]),
+        ([], []),
+        (["-m", "server", "--root=/data/x"], ["-m", "server", "--root=/data/x"]),
+    ],
+)
+def test_what_may_be_a_secret_among_arguments_is_not_shown(tmp_path, args, shown) -> None:
+    config = read(tmp_path, f"[servers.x]\ncommand = 'c'\nargs = {args!r}\n", env=ENV)
+    assert config.shown["servers.x.args"] == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import pytest
 import trio
@@ -10,14 +11,19 @@ import trio.testing
 from trio_websocket import ConnectionClosed
 
 from afpool import Identity
+from afpool.config import ServeConfig
 from afpool.serve._asked import Asked
+from afpool.serve._kernel import LISTS_AT_ONCE
 from afpool.serve._listening import MAX_OF_ONE, Listening
 from afpool.serve._proof_types import Proven
 from afpool.serve._rpc import RpcError, read_message
+from afpool.serve._service import listener_limits
+from afpool.serve._sockets import raise_descriptors
 from afpool.serve._streams import BYTES, Reply
+from afpool.serve._turns import Turns
 from afpool.serve._websocket import SocketOutlet
 from afpool.testing import echo_tool, input_tool
-from tests.serve.serve_kit import ALICE, place, until
+from tests.serve.serve_kit import ALICE, BOB, place, until
 from tests.serve.test_stateless import FORM
 from tests.serve.test_ways_in import hanging, talking
 
@@ -223,3 +229,72 @@ async def test_a_call_that_waits_for_its_client_ends_with_the_token_of_it(tmp_pa
         await here.service.refresh()
         here.service._sweep(trio.current_time())
         await until(lambda: here.service.calls == 0)
+
+
+async def test_each_principal_lists_so_many_times_at_once_and_keeps_nobody_else(tmp_path, monkeypatch):
+    async with place(tmp_path) as here:
+        calls = here.service._calls
+        before, gate, running = calls.offer, trio.Event(), []
+
+        async def offer(asked, *, shown):
+            running.append(asked.proven.identity)
+            if asked.proven.identity == ALICE:
+                await gate.wait()
+            return await before(asked, shown=shown)
+
+        monkeypatch.setattr(calls, "offer", offer)
+        alice, bob = here.client(), here.client(BOB)
+        answers = [alice.modern("tools/list") for _ in range(LISTS_AT_ONCE + 5)]
+        await until(lambda: len(running) >= LISTS_AT_ONCE)
+        assert (await bob.modern_rpc("tools/list")).status == 200
+        await trio.testing.wait_all_tasks_blocked()
+        assert running.count(ALICE) == LISTS_AT_ONCE
+        gate.set()
+        with trio.fail_after(10):
+            for answer in answers:
+                await answer.ended.wait()
+        assert {answer.status for answer in answers} == {200}
+
+
+async def test_a_turn_is_given_back_by_whoever_waited_and_went():
+    turns = Turns(1)
+    async with trio.open_nursery() as nursery, turns.turn(ALICE):
+
+        async def wait(*, task_status):
+            task_status.started()
+            async with turns.turn(ALICE):
+                raise AssertionError
+
+        await nursery.start(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        async with turns.turn(BOB):
+            assert len(turns) == 2
+        assert len(turns) == 1
+        nursery.cancel_scope.cancel()
+    assert len(turns) == 0
+
+
+@pytest.mark.parametrize(
+    ("allowed", "connections"), [(100, 50), (1024, 512), (1 << 20, 16_384), (resource.RLIM_INFINITY, 16_384)]
+)
+def test_connections_leave_half_of_the_descriptors_to_servers(monkeypatch, allowed, connections):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    assert listener_limits(ServeConfig()).connections == connections
+
+
+@pytest.mark.parametrize(
+    ("had", "asked"),
+    [
+        ((1024, 4096), (4096, 4096)),
+        ((1024, 1 << 20), (65_536, 1 << 20)),
+        ((1024, resource.RLIM_INFINITY), (65_536, resource.RLIM_INFINITY)),
+        ((1 << 20, 1 << 20), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ],
+)
+def test_a_service_takes_the_descriptors_that_it_may_have(monkeypatch, had, asked):
+    said = [None]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: had)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: said.append(wanted))
+    raise_descriptors()
+    assert said[-1] == asked
