@@ -3,12 +3,15 @@
 * Whatever the app's code raises, or returns that is no answer, refuses that one request; nothing was sent.
   What it raised is the cause; its text, which may hold anything, is in no message.
 * Who calls is asked at every recheck: a caller identity that cannot be asked is one that is not proven.
+* What goes on in the background for a caller asks for the caller in the caller's context.
 * The plan is asked for with the projection and nothing else of the identity: it decides for everybody who
   uses the key. So it is asked in the pool's context, and not in that of whoever happens to list.
 """
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import inspect
 import sys
 from typing import TYPE_CHECKING
@@ -56,6 +59,14 @@ def ask_identity(identity: CallerIdentity) -> Identity:
         what = "could not be asked" if cause is not None else f"is {type(asked).__name__}, not an Identity"
         raise IdentityMissing(f"the caller identity {what}; nothing was sent") from cause
     return asked
+
+
+def in_this_context(identity: CallerIdentity) -> CallerIdentity:
+    """Give a caller identity that is asked in the context of whoever names it, also where work goes on elsewhere.
+
+    Who calls is often what a context variable says; in the pool's own context that would be nobody.
+    """
+    return functools.partial(contextvars.copy_context().run, identity) if callable(identity) else identity
 
 
 def check_identity(actor: KeyActor, who: Identity | Callable[[], Identity | None] | None) -> Identity:

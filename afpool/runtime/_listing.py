@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from .._base.errors import NOT_SENT, AfpoolError, DeadlineExceeded, IdentityMismatch, PlanFailed
-from ..pool._asking import ask_identity
+from ..pool._asking import ask_identity, in_this_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +118,7 @@ class Lister:
         if flight is None:
             flight = self._flights[key] = _Flight(self._pool.seams.now())
             try:
-                self._pool.spawn(self._fly, key, caller, flight)
+                self._pool.spawn(self._fly, key, in_this_context(caller), flight)
             except AfpoolError as error:
                 del self._flights[key]
                 flight.failure = error
