@@ -62,7 +62,7 @@ def ask_identity(identity: CallerIdentity) -> Identity:
 
 
 def in_this_context(identity: CallerIdentity) -> CallerIdentity:
-    """Give a caller identity that is asked in the context of whoever names it, also where work goes on elsewhere.
+    """Give a caller identity that is asked in the context of whoever names it, wherever work goes on.
 
     Who calls is often what a context variable says; in the pool's own context that would be nobody.
     """
