@@ -104,6 +104,11 @@ bench-artifacts: ## artifact stores: puts beside bare commits, pages of long lis
 	@$(PREPARE) dev redis
 	@$(RUN) benchmarks/artifacts.py --redis $(ARGS)
 
+.PHONY: bench-aio
+bench-aio: ## calls from asyncio and from threads, beside the same call on trio's side
+	@$(PREPARE) dev
+	@$(RUN) benchmarks/aio.py $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev

@@ -66,6 +66,11 @@ AFPOOL_RUNTIME = [
     "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
     "run_runtime",
 ]  # fmt: skip
+AFPOOL_AIO = [
+    "AsyncArtifacts", "AsyncRun", "AsyncRuntime", "AsyncTool", "AsyncToolset", "BlockingArtifacts",
+    "BlockingRun", "BlockingRuntime", "BlockingTool", "BlockingToolset", "from_asyncio", "open_runtime",
+    "open_runtime_sync", "told_in_asyncio",
+]  # fmt: skip
 AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
     "ArtifactMinted", "ArtifactPage", "ArtifactRefused", "ArtifactResolved", "ArtifactScope",
@@ -112,6 +117,7 @@ def public(name: str) -> list[str]:
         ("afpool.testing", AFPOOL_TESTING),
         ("afpool.tools", AFPOOL_TOOLS),
         ("afpool.runtime", AFPOOL_RUNTIME),
+        ("afpool.aio", AFPOOL_AIO),
     ],
 )
 def test_the_public_names(module: str, frozen: list[str]) -> None:
@@ -147,7 +153,7 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
-    packages = ("artifacts", "artifacts.testing", "credentials", "runtime", "testing", "tools")
+    packages = ("aio", "artifacts", "artifacts.testing", "credentials", "runtime", "testing", "tools")
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
         for name in public(module):
