@@ -81,6 +81,11 @@ AFPOOL_SERVE = [
     "NewToken", "Proof", "Proven", "Refused", "RequestHead", "Service", "TokenEntry", "TokenFile",
     "TokenFileError", "UnsafeDoor", "guard", "open_proof", "open_service", "serve",
 ]  # fmt: skip
+AFPOOL_AIO = [
+    "AsyncArtifacts", "AsyncRun", "AsyncRuntime", "AsyncTool", "AsyncToolset", "BlockingArtifacts",
+    "BlockingRun", "BlockingRuntime", "BlockingTool", "BlockingToolset", "from_asyncio", "open_runtime",
+    "open_runtime_sync", "told_in_asyncio",
+]  # fmt: skip
 AFPOOL_ARTIFACTS = [
     "Artifact", "ArtifactError", "ArtifactExpired", "ArtifactFact", "ArtifactIntegrityError", "ArtifactMeta",
     "ArtifactMinted", "ArtifactPage", "ArtifactPresented", "ArtifactRefused", "ArtifactResolved",
@@ -130,6 +135,7 @@ def public(name: str) -> list[str]:
         ("afpool.tools", AFPOOL_TOOLS),
         ("afpool.runtime", AFPOOL_RUNTIME),
         ("afpool.serve", AFPOOL_SERVE),
+        ("afpool.aio", AFPOOL_AIO),
     ],
 )
 def test_the_public_names(module: str, frozen: list[str]) -> None:
@@ -166,7 +172,7 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
     packages = (
-        "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime", "serve", "testing",
+        "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime", "serve", "testing",
         "tools",
     )  # fmt: skip
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):

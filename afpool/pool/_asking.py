@@ -3,12 +3,15 @@
 * Whatever the app's code raises, or returns that is no answer, refuses that one request; nothing was sent.
   What it raised is the cause; its text, which may hold anything, is in no message.
 * Who calls is asked at every recheck: a caller identity that cannot be asked is one that is not proven.
+* What goes on in the background for a caller asks for the caller in the caller's context.
 * The plan is asked for with the projection and nothing else of the identity: it decides for everybody who
   uses the key. So it is asked in the pool's context, and not in that of whoever happens to list.
 """
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import inspect
 import sys
 from typing import TYPE_CHECKING, final
@@ -98,6 +101,14 @@ def same_caller(identity: CallerIdentity) -> CallerIdentity:
     if identity is None or isinstance(identity, Identity | SameCaller):
         return identity
     return SameCaller(identity, ask_identity(identity))
+
+
+def in_this_context(identity: CallerIdentity) -> CallerIdentity:
+    """Give a caller identity that is asked in the context of whoever names it, wherever work goes on.
+
+    Who calls is often what a context variable says; in the pool's own context that would be nobody.
+    """
+    return functools.partial(contextvars.copy_context().run, identity) if callable(identity) else identity
 
 
 def check_identity(

@@ -27,7 +27,7 @@ from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, Overloaded, Po
 from .._base.model import ToolContext
 from ..client import Errand, Rpc
 from ..protocol import read_updated, request_params, uri_members
-from ._asking import ask_share, check_identity
+from ._asking import ask_share, check_identity, in_this_context
 from ._operation import execute
 from ._refusals import copy_error, epoch_over
 
@@ -94,7 +94,7 @@ class Subscription(AsyncIterator[ResourceUpdate]):
         self.binding = binding
         self.uri = uri
         self.client_id: int | None = None
-        self._identity = identity
+        self._identity = in_this_context(identity)
         self._pending: dict[str, bool] = {}
         self._news = trio.Event()
         self._ended: AfpoolError | bool = False  # why it ended; `True`: it was closed

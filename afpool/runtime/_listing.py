@@ -31,7 +31,7 @@ from .._base.errors import (
     IdentityMissing,
     PlanFailed,
 )
-from ..pool._asking import ask_identity
+from ..pool._asking import ask_identity, in_this_context
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -154,7 +154,7 @@ class Lister:
         if flight is None:
             flight = self._flights[key] = _Flight(self._pool.seams.now(), caller)
             try:
-                self._pool.spawn(self._fly, key, caller, flight)
+                self._pool.spawn(self._fly, key, in_this_context(caller), flight)
             except AfpoolError as error:
                 del self._flights[key]
                 flight.failure = error

@@ -146,7 +146,10 @@ class Run:
             named = {field: value for field in FIELDS if (value := getattr(who, field)) is not None}
             if named:
                 saved["identity"] = named
-        offer = self._offer if self._toolset is None else _offer_of(self._toolset)
+        # in this order: another thread may be listing, which sets the toolset and then drops the offer
+        offer, toolset = self._offer, self._toolset
+        if toolset is not None:
+            offer = _offer_of(toolset)
         if offer:
             saved["offer"] = {shown: list(place) for shown, place in offer.items()}
         config = self._runtime.config

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
+
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afpool import AfpoolError, LogMessage, ResourceUpdate
+from afpool import AfpoolError, Identity, LogMessage, ResourceUpdate
 from afpool.pool._herald import LOGS_KEPT
 from afpool.pool._subscriptions import URIS_KEPT, Subscription
 from tests.pool.bound_kit import CASES, NOTES, bound_world, furnish
@@ -95,6 +97,23 @@ async def test_a_replaced_client_is_subscribed_again_and_the_gap_is_told(way, er
         await until(lambda: tell(here) == 1)
         update = await within(anext(changes))
         assert update.uri == NOTES
+        changes.close()
+
+
+caller_here: contextvars.ContextVar[Identity | None] = contextvars.ContextVar("caller_here", default=None)
+
+
+@HERE
+async def test_who_subscribed_is_asked_in_his_own_context(way, era, tmp_path):
+    async with bound_world(way, era, tmp_path) as here:
+        server = await here.pool.bind(ALICE, "files")
+        caller_here.set(ALICE)
+        changes = await server.subscribe(NOTES, identity=caller_here.get)
+        await until(lambda: tell(here) == 1)
+        assert (await within(anext(changes))).uri == NOTES
+        key = here.pool.key_of(ALICE, "files")
+        here.pool.kill(here.pool._existing(key).machine.client.id)
+        assert (await within(anext(changes))).gap
         changes.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import json
 from typing import Any
@@ -103,6 +104,19 @@ async def test_a_toolset_serves_its_own_identity_only() -> None:
 
 
 # ---------------------------------------------------------------------------- servers that are not there
+
+
+caller_here: contextvars.ContextVar[Identity | None] = contextvars.ContextVar("caller_here", default=None)
+
+
+async def test_whoever_a_context_variable_names_is_asked_in_the_callers_context() -> None:
+    async with runtime({"files": [said("files", "read")], "web": [said("web", "fetch")]}) as here:
+        # the pool was opened where nobody was named, and listing goes on in its background
+        caller_here.set(ALICE)
+        toolset = await here.runtime.toolset(caller_here.get)
+        assert sorted(toolset) == ["fetch", "read"]
+        assert toolset.problems == {}
+        assert (await here.runtime.dispatch(caller_here.get, "read", {})).code == "ok"
 
 
 async def test_a_dead_server_costs_its_own_tools_and_says_so() -> None:

@@ -1,1 +1,0 @@
-"""The same runtime for asyncio and for threads: trio runs in a thread of its own."""
