@@ -123,6 +123,7 @@ bench-startup: ## how long the command line takes to begin
 bench-serve: ## the service beside the official SDK's server and FastMCP's proxy; idle sessions
 	@$(PREPARE) dev northbound
 	@$(RUN) benchmarks/serve.py $(ARGS)
+
 .PHONY: bench-aio
 bench-aio: ## calls from asyncio and from threads, beside the same call on trio's side
 	@$(PREPARE) dev

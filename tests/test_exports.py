@@ -172,8 +172,8 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
     packages = (
-        "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime", "serve", "testing",
-        "tools",
+        "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime", "serve",
+        "testing", "tools",
     )  # fmt: skip
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
