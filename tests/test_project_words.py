@@ -18,9 +18,12 @@ WORDS = re.compile(
 VENDOR = re.compile(r"(?i:[a]nthropic)")
 OF_THE_FORMATS = {
     "CHANGELOG.md",
+    "afpool/aio/_steps.py",
     "afpool/tools/__init__.py",
     "afpool/tools/_formats_vendors.py",
+    "docs/asyncio.md",
     "docs/tools.md",
+    "tests/aio/test_aio_calls.py",
     "tests/runtime/bad_input_kit.py",
     "tests/runtime/test_seams.py",
     "tests/test_exports.py",
