@@ -27,6 +27,8 @@ TOOLS: Final[Mapping[str, float]] = {
     "rounds": 2, "address": 1, "structured": 1.5, "strange": 0.5, "wordy": 0.4, "badschema": 0.4,
 }  # fmt: skip
 
+SLOW: Final = 64  # bytes on their way at once, with which a single request may take seconds
+
 
 class Swarm:
     """Chance, and which features this world has. A feature that was drawn once stays as it was drawn."""
@@ -70,14 +72,19 @@ def make_world(swarm: Swarm) -> World:
     people = _people(swarm)
     names = ["files", "wiki", "bank"][: swarm.random.choices((1, 2, 3), (5, 4, 1))[0]]
     servers = tuple(_server(swarm, name, people) for name in names)
+    limits = _limits(swarm, servers)
+    signer = swarm.pick(typing.get_args(Signing)) if swarm.chance(0.15) else "none"
+    wordy = any(tool.kind == "wordy" for server in servers for tool in server.tools)
+    weather = _weather(swarm, wordy=wordy)
+    if "max_age" in limits and weather.buffer <= SLOW:
+        # A client must live for longer than it takes to open it and to ask it something twice.
+        limits["max_age"] = max(limits["max_age"], 60.0)
     return World(
         people=people,
         servers=servers,
-        limits=_limits(swarm, servers),
-        signer=swarm.pick(typing.get_args(Signing)) if swarm.chance(0.15) else "none",
-        weather=_weather(
-            swarm, wordy=any(tool.kind == "wordy" for server in servers for tool in server.tools)
-        ),
+        limits=limits,
+        signer=signer,
+        weather=weather,
         plan_waits=not swarm.chance(0.2),
         shares=any(server.share for server in servers) or swarm.chance(0.5),
     )
