@@ -26,8 +26,8 @@ demo: ## show the runtime at work: tenants, servers, refusals, all on this machi
 	@$(RUN) -m afpool demo $(ARGS)
 
 .PHONY: test
-test: ## all tests, including those against real MCP servers, Redis and nginx
-	@$(PREPARE) test redis nginx peers
+test: ## all tests, including those against real MCP servers, agent frameworks, Redis and nginx
+	@$(PREPARE) test redis nginx peers frameworks
 	@AFPOOL_REQUIRE_PEERS=1 $(PYTEST) $(ARGS)
 
 .PHONY: test-quick
@@ -48,6 +48,11 @@ lint: ## style, types, import directions, unfinished marks
 .PHONY: peers
 peers: ## only install the real MCP servers that the tests start
 	@$(PREPARE) peers
+
+.PHONY: frameworks
+frameworks: ## the adapters, each with its real agent framework, in their own environment
+	@$(PREPARE) test frameworks
+	@AFPOOL_REQUIRE_PEERS=1 $(PYTEST) tests/adapters $(ARGS)
 
 .PHONY: conformance
 conformance: ## both sides of the official MCP conformance suite: the pool as a client, `afpool serve` as a server

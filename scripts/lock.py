@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from prepare import (
     CACHE,
     CONFORMANCE,
+    FRAMEWORKS,
     INTEROP_PACKAGES,
     ROOT,
     SERVERS,
@@ -115,6 +116,8 @@ def main() -> int:
         for peer in ("mcp2", "mcp1"):
             source = (SERVERS / f"{peer}.in").relative_to(ROOT)
             compile_lock(uv, SERVERS / f"{peer}.txt", [str(source)], upgrade)
+        frameworks = str(FRAMEWORKS.with_suffix(".in").relative_to(ROOT))
+        compile_lock(uv, FRAMEWORKS, ["pyproject.toml", frameworks], upgrade)
         for source in sorted(INTEROP_PACKAGES.glob("*.in")):
             compile_lock(uv, source.with_suffix(".txt"), [str(source.relative_to(ROOT))], upgrade)
         compile_lock(uv, requirements("lock-tool"), ["requirements/lock-tool.in"], upgrade)

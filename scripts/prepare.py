@@ -1,7 +1,7 @@
 """Put in place what a make target needs, and nothing that is there already.
 
     python3 scripts/prepare.py [run | test | dev] [redis] [nginx] [peers] [conformance]
-                               [northbound] [interop | interop-quick]
+                               [northbound] [frameworks] [interop | interop-quick]
 
 Rules:
 
@@ -41,10 +41,11 @@ PEERS = CACHE / "peers"
 SERVERS = ROOT / "tests" / "peers" / "servers"
 CONFORMANCE = ROOT / "tests" / "conformance"
 INTEROP = CACHE / "interop"
+FRAMEWORKS = ROOT / "tests" / "frameworks" / "frameworks.txt"
 INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
 LAYERS = ("run", "test", "dev")
 NEEDS_NODE = ("peers", "conformance", "interop", "interop-quick")
-OTHERS = ("redis", "nginx", "northbound", *NEEDS_NODE)
+OTHERS = ("redis", "nginx", "northbound", "frameworks", *NEEDS_NODE)
 OLDEST_NODE = 18
 OLDEST_REDIS = 6  # the first that speaks the protocol of its clients today
 SUITE_NODE = 22  # the oldest that the conformance suite runs on
@@ -386,6 +387,8 @@ def prepare(components: Sequence[str]) -> None:
         ]
     if "northbound" in components:
         jobs.append(partial(install_interop, "fastmcp4"))
+    if "frameworks" in components:
+        jobs.append(partial(Venv(CACHE / "frameworks").install, ".packages", FRAMEWORKS))
     if "conformance" in components:
         jobs.append(install_conformance)
     if "interop" in components or "interop-quick" in components:

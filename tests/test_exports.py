@@ -81,6 +81,9 @@ AFPOOL_SERVE = [
     "NewToken", "Proof", "Proven", "Refused", "RequestHead", "Service", "TokenEntry", "TokenFile",
     "TokenFileError", "UnsafeDoor", "guard", "open_proof", "open_service", "serve",
 ]  # fmt: skip
+AFPOOL_ADAPTERS = [
+    "TooManyRounds", "langchain_tools", "message_loop", "openai_agents_tools", "pydantic_ai_toolset",
+]  # fmt: skip
 AFPOOL_AIO = [
     "AsyncArtifacts", "AsyncRun", "AsyncRuntime", "AsyncTool", "AsyncToolset", "BlockingArtifacts",
     "BlockingRun", "BlockingRuntime", "BlockingTool", "BlockingToolset", "from_asyncio", "open_runtime",
@@ -135,6 +138,7 @@ def public(name: str) -> list[str]:
         ("afpool.tools", AFPOOL_TOOLS),
         ("afpool.runtime", AFPOOL_RUNTIME),
         ("afpool.serve", AFPOOL_SERVE),
+        ("afpool.adapters", AFPOOL_ADAPTERS),
         ("afpool.aio", AFPOOL_AIO),
     ],
 )
@@ -172,8 +176,8 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
     packages = (
-        "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime", "serve",
-        "testing", "tools",
+        "adapters", "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime",
+        "serve", "testing", "tools",
     )  # fmt: skip
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)

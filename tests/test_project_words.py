@@ -18,12 +18,17 @@ WORDS = re.compile(
 VENDOR = re.compile(r"(?i:[a]nthropic)")
 OF_THE_FORMATS = {
     "CHANGELOG.md",
+    "afpool/adapters/_message_loop.py",
     "afpool/aio/_steps.py",
     "afpool/tools/__init__.py",
     "afpool/tools/_formats_vendors.py",
     "docs/asyncio.md",
+    "docs/frameworks.md",
     "docs/tools.md",
     "tests/aio/test_aio_calls.py",
+    "tests/frameworks/frameworks.in",
+    "tests/frameworks/frameworks.txt",
+    "tests/frameworks/test_message_loop.py",
     "tests/runtime/bad_input_kit.py",
     "tests/runtime/test_seams.py",
     "tests/test_exports.py",

@@ -200,7 +200,7 @@ T = TypeVar("T", bound=CrossingTool)
 class CrossingToolset(Mapping[str, T], Generic[T]):
     """What one identity may call, as it was listed: a mapping from shown name to tool, made when touched.
 
-    The formats of `afpool.tools` take it as it is: `ANTHROPIC.tools(toolset)`.
+    The formats of `afpool.tools` take it as it is: `OPENAI_CHAT.tools(toolset)`.
 
     Attributes:
         identity: Whose, as its caller gave it.

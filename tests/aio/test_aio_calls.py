@@ -158,9 +158,12 @@ def test_a_deadline_is_on_the_callers_clock_and_over_everything() -> None:
                 asyncio.create_task(
                     toolset["sleep"].call({"seconds": 50}, timeout=90, deadline=loop.time() + 30)
                 ),
+                asyncio.create_task(
+                    toolset.call("sleep", {"seconds": 50}, timeout=30, deadline=loop.time() + 90)
+                ),
             ]
             in_time = asyncio.create_task(toolset.call("sleep", {"seconds": 50}, timeout=55))
-            await arrived(runtime, fakes, 4)
+            await arrived(runtime, fakes, 5)
             await runtime.run_in_trio(lambda _: clock.jump(40))
             for task in late:
                 result = await task
