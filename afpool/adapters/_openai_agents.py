@@ -1,6 +1,7 @@
 """Tools for the OpenAI Agents SDK."""
 
-# pyright: reportMissingImports=false -- the framework is in an environment of its own
+# The framework is in an environment of its own.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

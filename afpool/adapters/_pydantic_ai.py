@@ -1,6 +1,7 @@
 """A toolset for pydantic-ai: one run of the runtime for each run of an agent."""
 
-# pyright: reportMissingImports=false -- the framework is in an environment of its own
+# The framework is in an environment of its own.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

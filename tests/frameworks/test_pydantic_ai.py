@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelResponse, RetryPromptPart, TextPart, ToolC
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from afpool import IdentityMissing, define_tool
+from afpool import IdentityMissing, ToolContext, define_tool
 from afpool.adapters import pydantic_ai_toolset
 from tests.frameworks.frameworks_kit import ALICE, BOB, WITHIN, Deps, in_asyncio
 
@@ -52,6 +52,26 @@ def test_the_agents_loop_calls_tools_of_both_servers() -> None:
         assert told[0].metadata.delivery == "answered"
 
     in_asyncio(main)
+
+
+def test_an_agents_run_is_one_run() -> None:
+    @define_tool
+    async def run_id(ctx: ToolContext) -> str:
+        await trio.lowlevel.checkpoint()
+        return ctx.run_id or ""
+
+    async def main(runtime: Any) -> None:
+        toolset = pydantic_ai_toolset(runtime, identity_of=by_deps)
+        seen = []
+        for _ in range(2):
+            model, told = scripted([("run_id", {})], [("run_id", {})])
+            await Agent(model, deps_type=Deps, toolsets=[toolset]).run("go", deps=Deps(ALICE))
+            assert told[0].content == told[1].content
+            seen.append(told[0].content)
+        assert seen[0] != seen[1]
+        assert all(seen)
+
+    in_asyncio(main, tools=[run_id])
 
 
 def test_its_test_model_reads_the_schemas() -> None:
