@@ -278,7 +278,7 @@ class StreamTrip:
         channel = self._channel
         outgoing = self._outgoing = channel.link.submit(
             self._data,
-            _Began(gate, self) if self.notification else gate,
+            _Began(gate, self if self.notification else None),
             contextvars.copy_context(),
             self._refused,
         )
@@ -370,11 +370,11 @@ class StreamTrip:
 
 @final
 class _Began:
-    """The gate of a notification's trip: tells the trip as well when a byte left."""
+    """The gate of a trip; of a notification's: tells the trip as well when a byte left."""
 
     __slots__ = ("_gate", "_trip")
 
-    def __init__(self, gate: Gate, trip: StreamTrip) -> None:
+    def __init__(self, gate: Gate, trip: StreamTrip | None) -> None:
         self._gate = gate
         self._trip = trip
 
@@ -383,7 +383,8 @@ class _Began:
 
     def began(self) -> None:
         self._gate.began()
-        self._trip.sent()
+        if self._trip is not None:
+            self._trip.sent()
 
 
 @final

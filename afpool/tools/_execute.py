@@ -129,10 +129,10 @@ class Executing:
                 failure = failed(self._name, error)
             else:
                 break
-            # out here, where nothing that has not been cleaned becomes a context
+            # out here, where what the tool raised becomes no context of it
             again = None if ctx.call_id != self._asking.call_id else await self._again(tool, failure)
             if again is None:
-                raise self._told(failure)
+                raise failure
             tool = again
             ctx.call_id = f"{self._asking.call_id}:again"
             facts = {"call_id": ctx.call_id, "repeated_of": self._asking.call_id, "code": failure.code}
@@ -204,13 +204,6 @@ class Executing:
     def fact(self, fact: ArtifactFact) -> None:
         """Record what happened to an artifact in this call."""
         self._record.file(fact.event, {**fact.as_json(), "tool": self._name})
-
-    def _told(self, error: AfpoolError) -> AfpoolError:
-        """Take the call's credential out of what is said of its failure."""
-        scrubber = self._scrubber
-        if scrubber is None:
-            return error
-        return told(error, scrubber, self._name)
 
     def _as_result(self, result: Any) -> ToolResult:
         call_id = self._asking.call_id

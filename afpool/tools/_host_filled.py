@@ -28,7 +28,7 @@ from .._base.errors import CredentialFailed, IdentityMissing, InvalidArguments, 
 from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from .._base.secret import Secret, secrets_of
 from .._base.spellings import SHORT
-from ..pool._asking import same_caller
+from ..pool._asking import SameCaller, same_caller
 from ._cuts import Cut, cut_of, declared_by
 from ._derive import derive, fact
 from ._filled_arguments import FilledArguments
@@ -199,12 +199,14 @@ async def _looked_through(name: str, result: Any, ctx: ToolContext, hiding: Hidi
 
 def _of_one_caller(fills: Fills, ctx: ToolContext) -> ToolContext:
     """Give a context whose caller has to stay who he is while what was filled from him is on its way."""
+    identity = ctx.identity
+    if not callable(identity) or isinstance(identity, SameCaller):
+        return ctx
     if not any(isinstance(fill, HostFillFromIdentity) for fill in fills.values()):
         return ctx
-    identity = ctx.identity
     with contextlib.suppress(IdentityMissing):  # told as the value that is missing
-        identity = same_caller(identity)
-    return ctx if identity is ctx.identity else attrs.evolve(ctx, identity=identity)
+        return attrs.evolve(ctx, identity=same_caller(identity))
+    return ctx
 
 
 def _object(name: str, args: object) -> JsonObject:

@@ -318,7 +318,9 @@ async def test_a_caller_who_cannot_be_asked_is_not_nobody(through: str) -> None:
         known.clear()
         return await ctx.tools.call("local")
 
-    async with runtime(tools=[local, outer], artifacts=MemoryArtifacts()) as here:
+    hooked: list[str] = []
+    look = Hook("look", before=lambda call: hooked.append(call.tool.name))
+    async with runtime(tools=[local, outer], artifacts=MemoryArtifacts(), hooks=[look]) as here:
         if through == "inner":
             result = await here.runtime.dispatch(caller, "outer")
         else:
@@ -327,6 +329,7 @@ async def test_a_caller_who_cannot_be_asked_is_not_nobody(through: str) -> None:
             result = await (call(caller, "local") if call else here.runtime.run(caller).call("local"))
         assert (result.code, result.delivery) == ("identity-missing", "not-sent") or through == "inner"
         assert "could not be asked" in result.text
+        assert "local" not in hooked
         assert ran == []
         known.append(True)
         assert (await here.runtime.dispatch(caller, "local")).text == "ran"
