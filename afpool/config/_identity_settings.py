@@ -28,6 +28,13 @@ def _lower_names(headers: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType({field: name.lower() for field, name in headers.items()})
 
 
+SPOKEN_FOR: Final = frozenset({
+    "accept", "authorization", "connection", "content-length", "content-type", "host", "mcp-protocol-version",
+    "mcp-session-id", "origin", "transfer-encoding", "upgrade",
+})  # fmt: skip
+"""Headers that every request may bring by itself: none of them is a proxy's word about who calls."""
+
+
 @attrs.frozen(kw_only=True)
 class TokensConfig:
     """Bearer tokens of the service's own.
@@ -189,6 +196,8 @@ class ProxyConfig:
         """Give what cannot be: a setting and why."""
         if len(set(self.headers.values())) < len(self.headers):
             yield "headers", "one header stands for two fields"
+        if spoken_for := sorted(SPOKEN_FOR & set(self.headers.values())):
+            yield "headers", f"{spoken_for[0]} says something else; an identity needs its own"
         if self.required is not None and not set(self.required) <= self.headers.keys():
             yield "required", "it names a field that has no header"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator  # noqa: TC003  (attrs resolves the annotations)
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import attrs
 
@@ -20,6 +20,10 @@ from ._written import fingerprint
 
 def _or_none(text: str | None) -> str | None:
     return text or None
+
+
+OWN_PATHS: Final = frozenset({"/healthz", "/readyz", "/.well-known"})
+"""Where the service answers for itself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -208,6 +212,9 @@ class ServeConfig:
         """Give what cannot be: a setting and why."""
         if self.websocket_path is not None and self.websocket_path == self.path:
             yield "websocket_path", "it is the same as path"
+        for name, path in (("path", self.path), ("websocket_path", self.websocket_path)):
+            if path in OWN_PATHS or (path or "").startswith("/.well-known/"):
+                yield name, "something else of the service answers there"
 
     @property
     def unix_path(self) -> str | None:
