@@ -27,7 +27,7 @@ demo: ## show the runtime at work: tenants, servers, refusals, all on this machi
 
 .PHONY: test
 test: ## all tests, including those against real MCP servers, agent frameworks, Redis and nginx
-	@$(PREPARE) test redis nginx peers frameworks
+	@$(PREPARE) test redis nginx peers frameworks browser
 	@AFPOOL_REQUIRE_PEERS=1 $(PYTEST) $(ARGS)
 
 .PHONY: test-quick
@@ -68,6 +68,11 @@ northbound: ## real MCP clients through `afpool serve`, each as two tenants at o
 servers: ## real MCP servers on each of their transports: writes docs/real-servers.md (ARGS=--quick only compares)
 	@$(PREPARE) run peers $(if $(findstring --quick,$(ARGS)),interop-quick,interop)
 	@$(RUN) tests/interop/run.py $(ARGS)
+
+.PHONY: browser
+browser: ## the console's page in a real browser
+	@$(PREPARE) test browser
+	@AFPOOL_REQUIRE_PEERS=1 $(RUN) -m pytest tests/browser $(ARGS)
 
 .PHONY: seeds
 seeds: ## run the tests that hold the promises the project grew from: writes docs/coverage-of-the-seeds.md

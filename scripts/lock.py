@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from prepare import (
+    BROWSER,
     CACHE,
     CONFORMANCE,
     FRAMEWORKS,
@@ -108,7 +109,7 @@ def main() -> int:
         base = ["pyproject.toml", "requirements/build.in"]
         dev = requirements("dev")
         served = ["--extra", "serve"]  # the demo shows the service, too
-        extras = [*served, "--extra", "redis"]  # the tests need what users choose from
+        extras = [*served, "--extra", "redis", "--extra", "otel", "--extra", "prometheus"]  # the tests need what users choose from
         groups = {"dev": [*extras, "--group", "dev"], "test": [*extras, "--group", "test"], "run": served}
         for layer, group in groups.items():
             under = [] if layer == "dev" else ["--constraints", str(dev.relative_to(ROOT))]
@@ -124,6 +125,7 @@ def main() -> int:
         for manifests in (
             SERVERS,
             CONFORMANCE,
+            BROWSER,
             *(each.parent for each in INTEROP_PACKAGES.glob("*/package.json")),
         ):
             lock_npm(manifests)

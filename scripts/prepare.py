@@ -1,7 +1,7 @@
 """Put in place what a make target needs, and nothing that is there already.
 
     python3 scripts/prepare.py [run | test | dev] [redis] [nginx] [peers] [conformance]
-                               [northbound] [frameworks] [interop | interop-quick]
+                               [northbound] [frameworks] [browser] [interop | interop-quick]
 
 Rules:
 
@@ -40,11 +40,12 @@ CACHE = ROOT / ".cache"
 PEERS = CACHE / "peers"
 SERVERS = ROOT / "tests" / "peers" / "servers"
 CONFORMANCE = ROOT / "tests" / "conformance"
+BROWSER = ROOT / "tests" / "browser"
 INTEROP = CACHE / "interop"
 FRAMEWORKS = ROOT / "tests" / "frameworks" / "frameworks.txt"
 INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
 LAYERS = ("run", "test", "dev")
-NEEDS_NODE = ("peers", "conformance", "interop", "interop-quick")
+NEEDS_NODE = ("browser", "peers", "conformance", "interop", "interop-quick")
 OTHERS = ("redis", "nginx", "northbound", "frameworks", *NEEDS_NODE)
 OLDEST_NODE = 18
 OLDEST_REDIS = 6  # the first that speaks the protocol of its clients today
@@ -316,6 +317,13 @@ def nginx_fault() -> str | None:
     return None
 
 
+def chromium_fault() -> str | None:
+    """What is wrong with Chromium, if anything."""
+    if shutil.which("chromium") is None:
+        return "chromium not found (Debian package: chromium)"
+    return None
+
+
 def venv_fault() -> str | None:
     """Whether this Python can make virtual environments."""
     if importlib.util.find_spec("ensurepip") is None:
@@ -323,7 +331,9 @@ def venv_fault() -> str | None:
     return None
 
 
-def check_system(wants_node: bool, wants_redis: bool = False, wants_nginx: bool = False) -> None:
+def check_system(
+    wants_node: bool, wants_redis: bool = False, wants_nginx: bool = False, wants_browser: bool = False
+) -> None:
     """See that what PyPI and npm cannot bring is here; as root install it, else say what is missing."""
     wanted: list[tuple[Callable[[], str | None], list[str]]] = [(venv_fault, ["python3-venv"])]
     if wants_node:
@@ -332,6 +342,8 @@ def check_system(wants_node: bool, wants_redis: bool = False, wants_nginx: bool 
         wanted.append((redis_fault, ["redis-server"]))
     if wants_nginx:
         wanted.append((nginx_fault, ["nginx"]))
+    if wants_browser:
+        wanted.append((chromium_fault, ["chromium"]))
     faulty = [(fault(), packages) for fault, packages in wanted]
     if not any(fault for fault, _ in faulty):
         return
@@ -374,6 +386,7 @@ def prepare(components: Sequence[str]) -> None:
         wants_node=any(name in components for name in NEEDS_NODE),
         wants_redis="redis" in components,
         wants_nginx="nginx" in components,
+        wants_browser="browser" in components,
     )
     jobs: list[Callable[[], None]] = []
     layers = [layer for layer in LAYERS if layer in components]
@@ -391,6 +404,8 @@ def prepare(components: Sequence[str]) -> None:
         jobs.append(partial(Venv(CACHE / "frameworks").install, ".packages", FRAMEWORKS))
     if "conformance" in components:
         jobs.append(install_conformance)
+    if "browser" in components:
+        jobs.append(partial(install_npm, BROWSER, CACHE / "browser"))
     if "interop" in components or "interop-quick" in components:
         jobs += interop_jobs(quick="interop" not in components)
     with concurrent.futures.ThreadPoolExecutor(max_workers=AT_ONCE) as pool:

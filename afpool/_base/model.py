@@ -16,6 +16,7 @@ from .errors import ANSWERED, AfpoolError, Delivery, ProtocolError, ToolError
 if TYPE_CHECKING:
     from .credential import Credential, CredentialProvider, CredentialRequirement
     from .identity import CallerIdentity
+    from .use import Use
 
 JsonObject: TypeAlias = Mapping[str, Any]
 ProgressCallback: TypeAlias = Callable[["Progress"], object]
@@ -76,6 +77,8 @@ class ToolContext:
             carries to a server. For whoever shows its answer to others; `None` where nobody does.
         door: What runs the call and looks through whatever leaves it, for decorations of tools that would
             otherwise do so themselves. `None` where a tool is called directly.
+        use: The facts of the call, where whoever dispatches it files them; the first bound tool that it
+            reaches writes into them. `None` where a tool is called directly.
     """
 
     identity: CallerIdentity = None
@@ -93,6 +96,7 @@ class ToolContext:
     tools: Any = attrs.field(default=None, repr=False)
     on_credential: Callable[[Credential], object] | None = attrs.field(default=None, repr=False)
     door: Any = attrs.field(default=None, repr=False)
+    use: Use | None = attrs.field(default=None, repr=False)
 
 
 class Tool:

@@ -7,22 +7,34 @@ from typing import TYPE_CHECKING, final
 from .errors import NOT_SENT, REFUSED, AfpoolError
 
 if TYPE_CHECKING:
+    from .definition import Definition
     from .errors import Delivery
+    from .identity import Identity
 
 
 @final
 class Use:
     """What one call did and what was done to it. Never a secret.
 
+    One call has one use, whichever way it came: the door that dispatches it by name makes it and files it,
+    and the pool writes into the same one (`ToolContext.use`). A bound tool that is called directly makes its
+    own.
+
     `marks` is a flat list of stage, time, stage, time: every check, wait and boundary in order, on the
     runtime's clock. `facts` are things noted beside the outcome, as (stage, word, time).
 
     Attributes:
         call_id: Stable across attempts.
-        server: The server's name.
+        server: The server's name; empty for a tool of the host's own.
         tool: The tool's name; of a prompt its name; of other operations empty, since a URI may tell much.
-        method: The JSON-RPC method that was asked for.
+        name: What the caller called it by, where that is another name.
+        method: The JSON-RPC method that was asked for; empty for a tool of the host's own.
+        run_id: The run that the call belongs to.
+        parent: The call that it was made from inside of.
+        repeated_of: The call that this one is the second attempt of, under an id of its own.
         repeat: Which repeat of a call that ended in doubt this is, under the same call id; 0 for the first.
+        key: The whole pool key. Shown by digest only.
+        who: Who the run acts for, as its caller named them. Selected by, and never shown unasked.
         epoch: The key's epoch when the tool was listed.
         context: The plan context that the tool was listed under.
         client_id: The incarnation that the request went to, once there is one.
@@ -32,26 +44,45 @@ class Use:
         bytes_in: Bytes of the answer's payload.
         reports: How many reports of progress the caller was told.
         reported: Of the last one, how far and out of what; its words are the server's and stand nowhere.
+        shown: The arguments as they may be shown, as JSON; `None` where nobody dispatched the call by name.
+        changed: Names of arguments that a hook changed or a view hides.
+        minted: References of artifacts that the call put; `took`, of those that it was given.
+        waits_for: What it waits for now, by the name of the stage; `None` while it does not, and at its end.
+        held_by: Call ids that held the places which it waited for, oldest first, when it began to wait.
+        opening: The number of the event that ended the opening which it waited for.
+        was: The definition that it was listed under, and `became`, what the list held instead (`None`: it
+            was gone), where that refused it.
+        tool_error: The tool answered that it failed (`isError`).
+        trace: `traceparent` of its span, where it is traced.
         outcome: `ok`, `refused`, `failed` or `cancelled`, once it ended.
         code: The error's code, where there is one.
         delivery: The verdict.
-        cause: The number of the event that caused a refusal.
+        cause: The number of the event that caused a refusal, and `happened`, the event itself.
+        ended_at: When it was filed.
     """
 
     __slots__ = (
-        "attempts", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "client_id", "code", "context",
-        "delivery", "epoch", "facts", "generation", "key", "list_id", "marks", "method", "outcome", "repeat",
-        "reported", "reports", "server", "tool",
+        "attempts", "became", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "changed", "client_id",
+        "code", "context", "delivery", "ended_at", "epoch", "facts", "generation", "happened", "held_by",
+        "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent", "repeat",
+        "repeated_of", "reported", "reports", "run_id", "server", "shown", "took", "tool", "tool_error",
+        "trace", "waits_for", "was", "who",
     )  # fmt: skip
 
     def __init__(self, call_id: str, server: str, tool: str, began_at: float) -> None:
         self.call_id = call_id
         self.server = server
         self.tool = tool
+        self.name = tool
         self.method = "tools/call"
+        self.run_id: str | None = None
+        self.parent: str | None = None
+        self.repeated_of: str | None = None
         self.repeat = 0
         self.began_at = began_at
+        self.ended_at: float | None = None
         self.key: object = None
+        self.who: Identity | None = None
         self.epoch = 0
         self.context: str | None = None
         self.client_id: int | None = None
@@ -62,12 +93,24 @@ class Use:
         self.bytes_in = 0
         self.reports = 0
         self.reported: tuple[float, float | None] | None = None
+        self.shown: bytes | None = None
+        self.changed: tuple[str, ...] = ()
+        self.minted: list[str] | None = None
+        self.took: list[str] | None = None
         self.marks: list[str | float] = []
         self.facts: list[tuple[str, str, float]] | None = None
+        self.waits_for: str | None = None
+        self.held_by: tuple[str, ...] = ()
+        self.opening: int | None = None
+        self.was: Definition | None = None
+        self.became: Definition | None = None
+        self.tool_error = False
+        self.trace: str | None = None
         self.outcome: str | None = None
         self.code: str | None = None
         self.delivery: Delivery | None = None
         self.cause: int | None = None
+        self.happened: object = None  # an `Event` of the pool's
 
     def note(self, stage: str, word: str, now: float) -> None:
         """File a fact that does not decide the outcome."""
@@ -83,7 +126,7 @@ class Use:
         return [(str(stage), float(at) - began) for stage, at in zip(marks, marks, strict=True)]
 
     def __repr__(self) -> str:
-        what = self.tool if self.method == "tools/call" else self.method
+        what = self.tool if self.method in ("tools/call", "") else self.method
         return f"<Use {self.call_id} of {self.server}/{what}: {self.outcome} {self.code or ''}>"
 
 
