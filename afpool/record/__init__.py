@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    pass
+    from ._json import Digests, event_as_json, unix_offset, use_as_json
 
-_HOMES: dict[str, tuple[str, ...]] = {}
+__all__ = ["Digests", "event_as_json", "unix_offset", "use_as_json"]
+
+_HOMES = {"_json": ("Digests", "event_as_json", "unix_offset", "use_as_json")}
+
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
