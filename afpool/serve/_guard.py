@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, final
 
-from ._guard_names import DEFAULT_PORTS, HostPort, Origin, is_loopback, read_host, read_origin
+from .._base.web_names import DEFAULT_PORTS, HostPort, Origin, is_loopback, read_host, read_origin
 from ._proof_types import Refused, RequestHead, UnsafeDoor, refuse
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afpool._base.web_names import HostPort, is_loopback, read_host, read_origin
 from afpool.config import ServeConfig, ServeLimits
 from afpool.serve._guard import SINGLE, Guard, guard
-from afpool.serve._guard_names import HostPort, is_loopback, read_host, read_origin
 from afpool.serve._proof_types import Refused, RequestHead, UnsafeDoor
 from tests.serve.proof.proof_kit import head, header_of, is_refused
 
