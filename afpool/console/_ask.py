@@ -1,0 +1,126 @@
+"""What a command is asked with, by whom, and how it says that it cannot.
+
+Rules:
+
+* Whoever looks (`read`) sees numbers, names of servers and tools, and digests. Identities are shown to who
+  may operate, and only on demand.
+* An error names what was given only where that is a short word, and never repeats a value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ._slices import Slices
+from ._words import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .._base.seams import Seams
+    from ._words import Asker
+
+_SHOWN: Final = 48
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_YES: Final = frozenset({"yes", "true", "on", "1", ""})
+_NO: Final = frozenset({"no", "false", "off", "0"})
+
+
+@attrs.frozen
+class Ask:
+    """One command as it was asked.
+
+    Attributes:
+        words: What stood behind the command's own words.
+        options: `name=value`, by name; of `waiting>3` the value is `>3`.
+        asker: Who asked.
+        now: When, on the pool's clock.
+        unix: The same instant in seconds since 1970.
+        slices: Of this command's work; where it is long, it is to pass `await ask.slices.step()`.
+    """
+
+    words: tuple[str, ...]
+    options: Mapping[str, str]
+    asker: Asker
+    now: float
+    unix: float
+    slices: Slices = attrs.field(factory=Slices, eq=False, repr=False)
+
+    @property
+    def reveal(self) -> bool:
+        """Whether identities are to be shown; never true for somebody who may only look."""
+        if not self.flag("reveal"):
+            return False
+        if self.asker.level != "operate":
+            raise CommandError(
+                "not-allowed", "identities are shown only to who may operate; a key is known by its digest"
+            )
+        return True
+
+    def unix_of(self, at: float) -> float:
+        """An instant of the pool's clock in seconds since 1970."""
+        return round(self.unix + (at - self.now), 6)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An option that is on or off."""
+        text = self.options.get(name)
+        if text is None:
+            return default
+        if text.casefold() in _YES:
+            return True
+        if text.casefold() in _NO:
+            return False
+        raise CommandError("bad-option", f"{name} is yes or no", [f"{name}=yes", f"{name}=no"])
+
+    def count(self, name: str, default: int, *, most: int, least: int = 1) -> int:
+        """An option that is a whole number, within bounds."""
+        text = self.options.get(name)
+        if text is None:
+            return default
+        if not text.isascii() or not text.isdigit() or len(text) > 12 or not least <= int(text) <= most:
+            raise CommandError(
+                "bad-option", f"{name} is a whole number from {least} to {most}", [f"{name}={default}"]
+            )
+        return int(text)
+
+    def seconds(self, name: str, default: float, *, most: float, least: float = 0.0) -> float:
+        """An option that is a duration, such as `500ms`, `10s`, `2m`; a bare number is seconds."""
+        text = self.options.get(name)
+        if text is None:
+            return default
+        value = as_seconds(text)
+        if value is None or not least <= value <= most:
+            raise CommandError(
+                "bad-option", f"{name} is a time from {least:g}s to {most:g}s, such as 500ms, 10s or 2m",
+                [f"{name}={max(default, least):g}s"],
+            )  # fmt: skip
+        return value
+
+
+def make_ask(
+    words: Sequence[str], options: Mapping[str, str], asker: Asker, seams: Seams, slices: Slices | None = None
+) -> Ask:
+    """Stamp what was asked with the instant."""
+    return Ask(tuple(words), options, asker, seams.now(), seams.unix_now(), slices or Slices())
+
+
+def as_seconds(text: str) -> float | None:
+    """Read a duration: `500ms`, `10s`, `2m`, `1h`, `1d`, or seconds; `None` where it is none."""
+    if len(text) > 24:
+        return None
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    value = float(match[1]) * _UNITS[match[2] or ""]
+    return value if math.isfinite(value) else None
+
+
+def shown(word: str) -> str:
+    """A word that was typed, as an error may repeat it: short, and without what a terminal would obey."""
+    clean = "".join(char if char.isprintable() else "?" for char in word[:_SHOWN])
+    return f"'{clean}…'" if len(word) > _SHOWN else f"'{clean}'"

@@ -1,0 +1,481 @@
+"""What can be asked of a process: tables and commands, registered by whoever has something to show.
+
+Rules:
+
+* A layer above registers what it knows; nothing here imports it.
+* What a table's rows are made of is read lazily and in slices (`_slices`): rows are made one at a time, and
+  the world may change between two of them. A table's `rows` therefore goes through a copy of what can change.
+* Filters, sorting and limits are the same for every table, and done here. What is not a column, a filter of
+  identities or one of `limit`, `sort`, `columns`, `reveal`, `older` is refused with the nearest names.
+* Identities are compared as they were given, never by a part of them and never sorted by: who may only look
+  must not find out letter by letter what a digest hides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
+
+import attrs
+import trio
+
+from ._ask import Ask, make_ask
+from ._filters import filters_of, order_of
+from ._parse import parse_line, parse_words, unknown
+from ._words import CommandError, Level
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from .._base.identity import Identity
+    from .._base.seams import Seams
+    from ._feed import Feed
+    from ._words import Asker
+
+Kind: TypeAlias = Literal[
+    "text", "key", "id", "count", "seconds", "unix", "bytes", "flag", "rate", "percent"
+]  # fmt: skip
+
+
+class Stream(Protocol):
+    """What goes on telling after a command was answered."""
+
+    async def run(self, feed: Feed) -> str:
+        """Tell until it is over, and say why it is; cancelled when nobody wants it any more."""
+        ...
+
+
+Result: TypeAlias = dict[str, Any] | Stream
+
+LIMIT: Final = 200
+MOST_ROWS: Final = 20_000
+IDENTITY: Final = ("tenant", "principal", "conversation")
+COMMON: Final = ("columns", "limit", "older", "reveal", "sort")
+
+
+@attrs.frozen
+class Column:
+    """One column.
+
+    Attributes:
+        name: Lower case, as filters and `sort` name it.
+        kind: How its values are meant: `seconds` is a duration, `unix` an instant, `key` a digest, `percent`
+            0 to 100. A value may be `None` in any of them.
+        help: What it says, in a few words.
+    """
+
+    name: str
+    kind: Kind = "text"
+    help: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """Something that `show NAME` shows.
+
+    Attributes:
+        name: As it is asked for.
+        help: One line.
+        columns: Of each row.
+        rows: Makes the rows: tuples of plain values, one for each column; where `identities` is set, and one
+            more behind them, whose row it is (an `Identity` or `None`).
+        identities: Whether rows belong to identities: `tenant=` and others select then, and `reveal` shows.
+        older: The column of kind `seconds` that `older=10s` is about.
+        sort: The order without `sort=`, such as `-waiting`; `None` as the rows come.
+        options: Further options that `rows` reads itself.
+    """
+
+    name: str
+    help: str
+    columns: tuple[Column, ...]
+    rows: Callable[[Ask], Iterable[tuple[Any, ...]]]
+    identities: bool = False
+    older: str | None = None
+    sort: str | None = None
+    options: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Command:
+    """Something that is done when it is asked for.
+
+    Attributes:
+        words: What it begins with, such as `("show", "actor")`; the longest that fits counts.
+        usage: How it is typed.
+        help: One line.
+        run: Does it. Gives a result as a plain object with a `kind`, or a `Stream`; raises `CommandError`.
+        level: Who may.
+        options: Names of options that it reads; anything else is refused.
+        takes: How many words may follow, at least and at most.
+        complete: Gives what its next word may be, for as far as it is typed; may be asynchronous.
+        any_option: It judges options itself.
+    """
+
+    words: tuple[str, ...]
+    usage: str
+    help: str
+    run: Callable[[Ask], Result | Awaitable[Result]]
+    level: Level = "read"
+    options: tuple[str, ...] = ()
+    takes: tuple[int, int] = (0, 0)
+    complete: Callable[[str, Sequence[str]], Iterable[str] | Awaitable[Iterable[str]]] | None = None
+    any_option: bool = False
+
+
+@final
+class Registry:
+    """Tables and commands of one process. Belongs to its trio thread.
+
+    Args:
+        seams: Clock of the pool that they are about.
+    """
+
+    def __init__(self, seams: Seams) -> None:
+        self.seams = seams
+        self.tables: dict[str, Table] = {}
+        self.commands: dict[tuple[str, ...], Command] = {}
+        self._services: list[Callable[[], Awaitable[object]]] = []
+        self._nursery: trio.Nursery | None = None
+        self._endings: list[Callable[[], object]] = []
+        self.command(
+            Command(
+                words=("show",),
+                usage="show TABLE [column=value …] [sort=[-]column] [limit=N] [columns=a,b]",
+                help="rows of a table; `help TABLE` names its columns",
+                run=self._show,
+                takes=(0, 1),
+                complete=lambda _word, before: () if before else self.tables,
+                any_option=True,
+            )
+        )
+        self.command(
+            Command(
+                words=("complete",),
+                usage="complete line=…",
+                help="what the last word of a line may become; for programs",
+                run=self._complete,
+                options=("line",),
+            )
+        )
+        self.command(
+            Command(
+                words=("help",),
+                usage="help [COMMAND|TABLE]",
+                help="what can be asked, or how",
+                run=self._help,
+                takes=(0, 3),
+                complete=lambda _word, _before: {*self.tables, *(" ".join(words) for words in self.commands)},
+            )
+        )
+
+    # ------------------------------------------------------------------ registering
+
+    def table(self, table: Table) -> None:
+        """Add a table, or put another one in its place."""
+        names = {column.name for column in table.columns}
+        assert len(names) == len(table.columns), table.name
+        assert table.older is None or table.older in names, table.name
+        assert not names & {*COMMON, *IDENTITY, *table.options}, table.name
+        self.tables[table.name] = table
+
+    def command(self, command: Command) -> None:
+        """Add a command, or put another one in its place."""
+        self.commands[command.words] = command
+
+    def service(self, run: Callable[[], Awaitable[object]]) -> None:
+        """Have something run for as long as the console is open."""
+        self._services.append(run)
+        if self._nursery is not None:
+            self._nursery.start_soon(run)
+
+    def at_end(self, tell: Callable[[], object]) -> None:
+        """Have something told when the console closes. Synchronous."""
+        self._endings.append(tell)
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Run the services for the time of a block; whoever opens the console holds it open."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for run in self._services:
+                    nursery.start_soon(run)
+                yield
+            finally:
+                self._nursery = None
+                for tell in self._endings:
+                    tell()
+                nursery.cancel_scope.cancel()
+
+    def spawn(self, run: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a task that ends with the console.
+
+        Raises:
+            CommandError: The console is not open.
+        """
+        if self._nursery is None:
+            raise CommandError("failed", "the console is closing; nothing was done")
+        self._nursery.start_soon(run, *args)
+
+    # ------------------------------------------------------------------ asking
+
+    async def run(
+        self, asked: str | Sequence[object], asker: Asker, options: Mapping[object, object] | None = None
+    ) -> Result:
+        """Do what is asked.
+
+        Args:
+            asked: A line as it was typed, or its words.
+            asker: Who asks.
+            options: With words: the options by name.
+
+        Returns:
+            A plain object with a `kind`, or a `Stream`, which is the caller's to pull and to close.
+
+        Raises:
+            CommandError: It cannot be done, and why.
+
+        A checkpoint. Long work is done in slices; cancelled between two of them, nothing is left behind.
+        """
+        await trio.lowlevel.checkpoint()
+        if isinstance(asked, str):
+            words, given = parse_line(asked)
+            given |= parse_words(("-",), options)[1]
+        else:
+            words, given = parse_words(asked, options)
+        command, rest = self._find(words)
+        if command.level == "operate" and asker.level != "operate":
+            raise CommandError(
+                "not-allowed",
+                f"`{' '.join(command.words)}` needs the operate level; this session may look only",
+            )
+        least, most = command.takes
+        if not least <= len(rest) <= most:
+            raise CommandError("bad-option", f"usage: {command.usage}", [f"help {' '.join(command.words)}"])
+        if not command.any_option:
+            for name in given:
+                if name not in command.options:
+                    what = f"option of `{' '.join(command.words)}`"
+                    raise unknown("bad-option", what, name, command.options, tries="{}=")
+        ask = make_ask(rest, given, asker, self.seams)
+        result = command.run(ask)
+        return await result if inspect.isawaitable(result) else result
+
+    def _find(self, words: Sequence[str]) -> tuple[Command, tuple[str, ...]]:
+        for length in range(min(len(words), 3), 0, -1):
+            command = self.commands.get(tuple(words[:length]))
+            if command is not None:
+                return command, tuple(words[length:])
+        if not words:
+            raise CommandError("unknown-command", "nothing was asked", ["help"])
+        raise unknown("unknown-command", "command", words[0], {names[0] for names in self.commands})
+
+    async def _show(self, ask: Ask) -> Result:
+        if not ask.words:
+            return self.overview_of_tables()
+        name = ask.words[0]
+        table = self.tables.get(name)
+        if table is None:
+            raise unknown("unknown-table", "table", name, self.tables, tries="show {}")
+        return await self.select(table, ask)
+
+    async def select(self, table: Table, ask: Ask) -> dict[str, Any]:
+        """Rows of a table, as its filters, order and limit say."""
+        limit = ask.count("limit", LIMIT, most=MOST_ROWS)
+        chosen = self._columns(table, ask)
+        keep = filters_of(table, ask)
+        order, reverse = order_of(table, ask)
+        reveal = table.identities and ask.reveal
+        width = len(table.columns)
+        found: list[tuple[Any, ...]] = []
+        total = 0
+        async for row in ask.slices.each(table.rows(ask)):
+            if not keep(row):
+                continue
+            total += 1
+            if order is not None or total <= limit:
+                found.append(row)
+        if order is not None:
+            found = await ask.slices.sorted(found, order, reverse=reverse)
+        rows: list[list[Any]] = []
+        async for row in ask.slices.each(found[:limit]):
+            cells = [row[at] for at in chosen]
+            if reveal:
+                cells += _named(row[width])
+            rows.append(cells)
+        columns = [table.columns[at] for at in chosen]
+        if reveal:
+            columns += [Column(name) for name in IDENTITY]
+        return {
+            "kind": "table",
+            "table": table.name,
+            "columns": [{"name": column.name, "kind": column.kind} for column in columns],
+            "rows": rows,
+            "total": total,
+            "shown": len(rows),
+        }
+
+    def _columns(self, table: Table, ask: Ask) -> list[int]:
+        wanted = ask.options.get("columns")
+        if wanted is None:
+            return list(range(len(table.columns)))
+        names = [column.name for column in table.columns]
+        chosen = []
+        for name in wanted.split(","):
+            if name not in names:
+                raise unknown("bad-option", f"column of {table.name}", name, names, tries="columns={}")
+            chosen.append(names.index(name))
+        return chosen
+
+    # ------------------------------------------------------------------ saying what there is
+
+    def overview_of_tables(self) -> dict[str, Any]:
+        """The tables as a table."""
+        rows = [[table.name, table.help] for table in self.tables.values()]
+        columns = [{"name": "table", "kind": "text"}, {"name": "what", "kind": "text"}]
+        return {
+            "kind": "table", "table": "tables", "columns": columns, "rows": rows, "total": len(rows),
+            "shown": len(rows),
+        }  # fmt: skip
+
+    def describe(self, level: Level = "operate") -> dict[str, Any]:
+        """What there is for a level, as the hello of a session says it and a reference is made of."""
+        commands = [
+            {
+                "words": list(command.words), "usage": command.usage, "help": command.help,
+                "level": command.level, "options": list(command.options),
+            }
+            for command in self.commands.values()
+            if level == "operate" or command.level == "read"
+        ]  # fmt: skip
+        tables = [
+            {
+                "name": table.name,
+                "help": table.help,
+                "columns": [
+                    {"name": column.name, "kind": column.kind, "help": column.help}
+                    for column in table.columns
+                ],
+                "filters": self.filters(table),
+            }
+            for table in self.tables.values()
+        ]
+        return {"commands": commands, "tables": tables}
+
+    @staticmethod
+    def filters(table: Table) -> list[str]:
+        """Names of what a table is filtered, sorted and cut by."""
+        names = [column.name for column in table.columns]
+        names += [name for name in COMMON if name not in ("older", "reveal")]
+        names += ["older"] if table.older is not None else []
+        names += [*IDENTITY, "reveal"] if table.identities else []
+        return [*names, *table.options]
+
+    def _help(self, ask: Ask) -> Result:
+        if not ask.words:
+            lines = [
+                f"{command.usage:<58} {command.help}"
+                for _, command in sorted(self.commands.items())
+                if command.level == "read" or ask.asker.level == "operate"
+            ]
+            lines += ["", f"tables: {', '.join(sorted(self.tables))}"]
+            return {"kind": "text", "lines": lines}
+        words = [word for word in ask.words if word != "show"] or ["show"]
+        table = self.tables.get(words[0])
+        commands = [
+            command
+            for names, command in sorted(self.commands.items())
+            if names[: len(ask.words)] == ask.words
+        ]
+        if table is None and not commands:
+            known = {*self.tables, *(names[0] for names in self.commands)}
+            raise unknown("unknown-command", "command or table", words[0], known, tries="help {}")
+        lines = []
+        for command in commands:
+            lines += [command.usage, f"    {command.help}"]
+            if command.level == "operate":
+                lines.append("    needs the operate level")
+        if table is not None:
+            width = max(len(column.name) for column in table.columns)
+            lines += [f"show {table.name}", f"    {table.help}"]
+            lines += [
+                f"    {column.name:<{width}}  {column.kind:<8} {column.help}" for column in table.columns
+            ]
+            lines.append(f"    filters: {', '.join(self.filters(table))}")
+        return {"kind": "text", "lines": lines}
+
+    # ------------------------------------------------------------------ completing
+
+    async def _complete(self, ask: Ask) -> Result:
+        line = ask.options.get("line", "")
+        return {"kind": "completions", "line": line, "words": await self.complete(line, ask.asker)}
+
+    async def complete(self, line: str, asker: Asker, most: int = 100) -> list[str]:
+        """What the last word of a line may become, in order; the whole word each. Never raises.
+
+        A checkpoint where a key has to be looked for among many.
+        """
+        try:
+            before, word = _split(line)
+            options = {name for name in before if "=" in name}
+            words = [name for name in before if "=" not in name and not name.startswith("--")]
+            found = await self._candidates(words, word, options, asker)
+        except CommandError:
+            return []
+        return sorted({name for name in found if name.startswith(word)})[:most]
+
+    async def _candidates(
+        self, words: list[str], word: str, options: set[str], asker: Asker
+    ) -> Iterable[str]:
+        found: set[str] = {
+            names[len(words)]
+            for names, command in self.commands.items()
+            if len(names) > len(words)
+            and list(names[: len(words)]) == words
+            and (command.level == "read" or asker.level == "operate")
+        }
+        if not words:
+            return found
+        command, rest = self._find(words)
+        if command.complete is not None and "=" not in word and len(rest) < command.takes[1]:
+            more = command.complete(word, rest)
+            found |= set(await more if inspect.isawaitable(more) else more)
+        names = command.options
+        if command.words == ("show",) and rest:
+            table = self.tables.get(rest[0])
+            if table is not None:
+                name, sign, _ = word.partition("=")
+                if sign:
+                    return await self._values(table, name, asker)
+                names = tuple(self.filters(table))
+        given = {option.partition("=")[0].lstrip("-") for option in options}
+        return found | {f"{name}=" for name in names if name not in given}
+
+    async def _values(self, table: Table, name: str, asker: Asker) -> Iterable[str]:
+        if name in ("sort", "columns"):
+            signs = ("", "-") if name == "sort" else ("",)
+            return [f"{name}={sign}{column.name}" for column in table.columns for sign in signs]
+        at = next((at for at, column in enumerate(table.columns) if column.name == name), None)
+        if at is None or table.columns[at].kind not in ("text", "key", "id", "flag"):
+            return []
+        ask = make_ask((), {}, asker, self.seams)
+        values: set[str] = set()
+        async for row in ask.slices.each(table.rows(ask)):
+            if isinstance(row[at], str) and " " not in row[at]:
+                values.add(f"{name}={row[at]}")
+            if len(values) >= 1000:
+                break
+        return values
+
+
+def _split(line: str) -> tuple[list[str], str]:
+    """Words before the last one, and the last one as far as it is typed."""
+    if len(line) > 4096:
+        raise CommandError("too-long", "the line is too long")
+    words = line.split(" ")
+    return [word for word in words[:-1] if word], words[-1]
+
+
+def _named(who: Identity | None) -> list[str | None]:
+    return [None, None, None] if who is None else [who.tenant, who.principal, who.conversation_id]
