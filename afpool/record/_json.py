@@ -4,9 +4,8 @@ Rules:
 
 * Names are stable: one that is there is never renamed and never changes its meaning.
 * A key, a tenant and whoever a run acts for stand there by digest only.
-* What stands always and what only where there is something to say, `use_as_json` says.
-* Instants are Unix seconds, times are seconds, both floats.
-* Made in bounded time of one use: whatever a stranger named is cut.
+* Instants are Unix seconds, times are seconds, both floats. What was named by a stranger is cut.
+* A use becomes a `CallLine`, of C speed, since a file gets one for each call; plain data is made of that.
 """
 
 from __future__ import annotations
@@ -14,15 +13,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+import msgspec
+
 from .._base.identity import identity_namespace
 
 if TYPE_CHECKING:
-    from .._base.identity import KeyDigest
+    from collections.abc import Sequence
+
+    from .._base.identity import Identity
     from .._base.seams import Seams
     from .._base.use import Use
 
 MOST_CHARS: Final = 256
-"""Characters of a name; of the rest stands an ellipsis."""
+"""Characters of a name; the last is an ellipsis where it was longer."""
 _DIGESTS_KEPT: Final = 4096
 _DEFINITION: Final = 12
 _OF_EVENT: Final = frozenset({"kind", "at", "n", "key", "server"})
@@ -38,27 +41,42 @@ class Shows(Protocol):
 
 @final
 class Digests:
-    """A `KeyDigest` that remembers what it gave for the last thousands of texts. Of one thread.
+    """A `KeyDigest` that remembers what it gave for the last thousands of keys and identities.
 
     Args:
         digest: The pool's.
+
+    Belongs to one thread.
     """
 
-    __slots__ = ("_digest", "_known")
+    __slots__ = ("_digest", "_keys", "_people")
 
-    def __init__(self, digest: KeyDigest) -> None:
+    def __init__(self, digest: Shows) -> None:
         self._digest = digest
-        self._known: dict[tuple[str, str], str] = {}
+        self._keys: dict[str, str] = {}
+        self._people: dict[int, tuple[Identity, str, str | None]] = {}  # by `id`: hashing one costs more
 
     def show(self, key: str, prefix: str = "k") -> str:
         """Give what `KeyDigest.show` gives."""
-        known = self._known
-        shown = known.get((key, prefix))
+        if prefix != "k":
+            return self._digest.show(key, prefix)
+        shown = self._keys.get(key)
         if shown is None:
-            if len(known) >= _DIGESTS_KEPT:
-                known.clear()
-            shown = known[key, prefix] = self._digest.show(key, prefix)
+            if len(self._keys) >= _DIGESTS_KEPT:
+                self._keys.clear()
+            shown = self._keys[key] = self._digest.show(key)
         return shown
+
+    def person(self, who: Identity) -> tuple[Identity, str, str | None]:
+        """Give it and the digests `w:…` of an identity, `t:…` of its tenant, `None` where it has none."""
+        known = self._people.get(id(who))
+        if known is None or known[0] is not who:
+            if len(self._people) >= _DIGESTS_KEPT:
+                self._people.clear()
+            tenant = None if who.tenant is None else self._digest.show(who.tenant, "t")
+            known = (who, self._digest.show(identity_namespace(who), "w"), tenant)
+            self._people[id(who)] = known
+        return known
 
 
 def unix_offset(seams: Seams) -> float:
@@ -66,8 +84,112 @@ def unix_offset(seams: Seams) -> float:
     return seams.unix_now() - seams.now()
 
 
+class CallLine(msgspec.Struct, omit_defaults=True, tag_field="kind", tag="call", gc=False):
+    """A call's facts, as they are written. What has a default stands there only where it differs from it."""
+
+    at: float
+    began: float
+    took: float | None
+    call_id: str
+    server: str
+    tool: str
+    method: str
+    outcome: str | None
+    code: str | None
+    delivery: str | None
+    key: str | None
+    who: str | None
+    stages: list[list[Any]]
+    tenant: str | None = None
+    name: str | None = None
+    run_id: str | None = None
+    parent: str | None = None
+    repeated_of: str | None = None
+    repeat: int = 0
+    waits_for: str | None = None
+    held_by: tuple[str, ...] = ()
+    opening: int | None = None
+    cause: int | None = None
+    happened: dict[str, Any] | None = None
+    was: str | None = None
+    became: str | None = None
+    client: int | None = None
+    list: int | None = None
+    generation: int | None = None
+    epoch: int = 0
+    context: str | None = None
+    attempts: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    reports: int = 0
+    reported: tuple[float, float | None] | None = None
+    arguments: msgspec.Raw | None = None
+    changed: tuple[str, ...] = ()
+    minted: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    tool_error: bool = False
+    trace: str | None = None
+    facts: tuple[tuple[str, str, float], ...] = ()
+
+
+_NOBODY: Final = (None, None, None)
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1] + "…"
+
+
+def call_line(use: Use, digests: Digests, unix: float) -> CallLine:
+    """Make what is written of a call; arguments as `use_as_json`."""
+    began, ended, key, who, happened = use.began_at, use.ended_at, use.key, use.who, use.happened
+    marks: Any = use.marks
+    call_id, name, tool, shown, facts, was = use.call_id, use.name, use.tool, use.shown, use.facts, use.was
+    _, person, tenant = _NOBODY if who is None else digests.person(who)
+    return CallLine(
+        (began if ended is None else ended) + unix,
+        began + unix,
+        None if ended is None else ended - began,
+        call_id if len(call_id) <= MOST_CHARS else _cut(call_id),
+        use.server,
+        tool if len(tool) <= MOST_CHARS else _cut(tool),
+        use.method,
+        use.outcome,
+        use.code,
+        use.delivery,
+        digests.show(key) if isinstance(key, str) else None,
+        person,
+        [[stage, at - began] for stage, at in zip(marks[::2], marks[1::2])],  # noqa: B905 -- pairs by their making
+        tenant,
+        None if name == tool else _cut(name),
+        use.run_id,
+        use.parent,
+        use.repeated_of,
+        use.repeat,
+        use.waits_for,
+        use.held_by,
+        use.opening,
+        use.cause,
+        None if happened is None else event_as_json(happened, unix=unix),
+        None if was is None else was.digest[:_DEFINITION],
+        None if use.became is None else use.became.digest[:_DEFINITION],
+        use.client_id,
+        use.list_id,
+        use.generation,
+        use.epoch,
+        use.context,
+        use.attempts,
+        use.bytes_out,
+        use.bytes_in,
+        use.reports,
+        use.reported,
+        None if shown is None else msgspec.Raw(shown),
+        use.changed,
+        tuple(use.minted) if use.minted else (),
+        tuple(use.took) if use.took else (),
+        use.tool_error,
+        use.trace,
+        tuple([(stage, word, at - began) for stage, word, at in facts]) if facts else (),
+    )
 
 
 def use_as_json(use: Use, *, digest: Shows, unix: float) -> dict[str, Any]:
@@ -91,86 +213,7 @@ def use_as_json(use: Use, *, digest: Shows, unix: float) -> dict[str, Any]:
 
     Synchronous; no identity in clear is in it.
     """
-    began, ended, who, key = use.began_at, use.ended_at, use.who, use.key
-    plain: dict[str, Any] = {
-        "kind": "call",
-        "at": (began if ended is None else ended) + unix,
-        "began": began + unix,
-        "took": None if ended is None else round(ended - began, 6),
-        "call_id": _cut(use.call_id),
-        "server": use.server,
-        "tool": _cut(use.tool),
-        "method": use.method,
-        "outcome": use.outcome,
-        "code": use.code,
-        "delivery": use.delivery,
-        "key": digest.show(key) if isinstance(key, str) else None,
-        "who": None if who is None else digest.show(identity_namespace(who), "w"),
-        "stages": _stages(use),
-    }
-    if who is not None and who.tenant is not None:
-        plain["tenant"] = digest.show(who.tenant, "t")
-    if use.name != use.tool:
-        plain["name"] = _cut(use.name)
-    for name, value in (
-        ("run_id", use.run_id),
-        ("parent", use.parent),
-        ("repeated_of", use.repeated_of),
-        ("waits_for", use.waits_for),
-        ("opening", use.opening),
-        ("cause", use.cause),
-        ("client", use.client_id),
-        ("list", use.list_id),
-        ("generation", use.generation),
-        ("context", use.context),
-        ("reported", use.reported),
-        ("trace", use.trace),
-    ):
-        if value is not None:
-            plain[name] = value
-    for name, number in (
-        ("repeat", use.repeat),
-        ("epoch", use.epoch),
-        ("attempts", use.attempts),
-        ("bytes_out", use.bytes_out),
-        ("bytes_in", use.bytes_in),
-        ("reports", use.reports),
-    ):
-        if number:
-            plain[name] = number
-    if use.shown is not None:
-        plain["arguments"] = _read(use.shown)
-    if use.tool_error:
-        plain["tool_error"] = True
-    for name, words in (
-        ("held_by", use.held_by),
-        ("changed", use.changed),
-        ("minted", use.minted),
-        ("taken", use.took),
-    ):
-        if words:
-            plain[name] = list(words)
-    if use.was is not None:
-        plain["was"] = use.was.digest[:_DEFINITION]
-        plain["became"] = None if use.became is None else use.became.digest[:_DEFINITION]
-    if use.facts:
-        plain["facts"] = [[stage, word, round(at - began, 6)] for stage, word, at in use.facts]
-    if use.happened is not None:
-        plain["happened"] = event_as_json(use.happened, unix=unix)
-    return plain
-
-
-def _stages(use: Use) -> list[list[Any]]:
-    began = use.began_at
-    marks = iter(use.marks)
-    return [[stage, round(at - began, 6)] for stage, at in zip(marks, marks, strict=True)]  # type: ignore[operator]
-
-
-def _read(shown: bytes) -> Any:
-    try:
-        return json.loads(shown)
-    except ValueError:
-        return None
+    return _as_plain(call_line(use, digest if isinstance(digest, Digests) else Digests(digest), unix))
 
 
 def event_as_json(event: Any, *, unix: float) -> dict[str, Any]:
@@ -196,3 +239,38 @@ def event_as_json(event: Any, *, unix: float) -> dict[str, Any]:
     for name, value in event.facts.items():
         plain[f"fact_{name}" if name in _OF_EVENT else name] = value
     return plain
+
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def as_lines(plain: Sequence[CallLine | dict[str, Any]]) -> list[bytes]:
+    r"""Encode each object as one line, `\n` included. Whatever is in it, it is one line and it is written."""
+    try:
+        whole = _encoder.encode_lines(plain)
+    except (TypeError, ValueError, OverflowError):
+        whole = b""
+    lines = whole.splitlines(keepends=True)
+    return lines if len(lines) == len(plain) else [_slowly(one) for one in plain]
+
+
+def _slowly(plain: CallLine | dict[str, Any]) -> bytes:
+    """The rare case: a lone surrogate in a name, an object in a fact, arguments of several lines."""
+    if isinstance(plain, CallLine):
+        plain = _as_plain(plain)
+    return json.dumps(plain, separators=(",", ":"), default=_kind_of, skipkeys=True).encode() + b"\n"
+
+
+def _as_plain(line: CallLine) -> dict[str, Any]:
+    shown, line.arguments = line.arguments, None
+    plain: dict[str, Any] = msgspec.to_builtins(line)
+    if shown is not None:
+        try:
+            plain["arguments"] = json.loads(bytes(shown))
+        except ValueError:
+            plain["arguments"] = None
+    return plain
+
+
+def _kind_of(value: object) -> str:
+    return f"<{type(value).__name__}>"
