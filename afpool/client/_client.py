@@ -85,14 +85,15 @@ class Client:
         entry: The shared list that it is a member of; the pool's to set.
         answering: What the server asks, and who answers.
         carried: The credentials that its requests carry.
+        opened_at: When it was made, on the runtime's clock.
         ends_at: When it is too old to be used, on the runtime's clock; the pool's to set.
         spawn: Runs background work; raises `PoolClosed` in the last moments of a pool.
     """
 
     __slots__ = (
         "__weakref__", "_name_headers", "_plain_meta", "answering", "carried", "channel", "context",
-        "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated", "plan",
-        "process", "projection", "requirement", "resource", "retired", "server", "settings",
+        "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated", "opened_at",
+        "plan", "process", "projection", "requirement", "resource", "retired", "server", "settings",
         "spawn",
     )  # fmt: skip
 
@@ -128,6 +129,7 @@ class Client:
         self.lost: str | None = None
         self.retired: str | None = None
         self.entry: Any = None
+        self.opened_at = settings.seams.now()
         self.ends_at = float("inf")
         self.spawn = spawn
         self.meta = b""

@@ -112,6 +112,7 @@ class Pool:
         self.between: dict[Passes, None] = {}  # of calls in doubt that wait to be asked for again
         self.waiting = 0
         self.settling = 0
+        self.handed: dict[int, Use] = {}  # by ticket: calls that have ended and whose place has not
         self.abandoned = 0
         self.closing = False
         self.reconfigured = 0

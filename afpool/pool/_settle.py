@@ -58,6 +58,7 @@ def hand_over(call: Call, trip: Trip, *, answered: bool) -> None:
     if timed_out:
         actor.tell(m.Abandon(call.ticket, final=False))
     pool.settling += 1
+    pool.handed[call.ticket] = call.use
     pool.spawn(_settle, actor, client, trip, call.ticket, entered, call.tenant)
 
 
@@ -79,6 +80,7 @@ async def _settle(
         answered = trip.answered
         trip.close()
         pool.settling -= 1
+        pool.handed.pop(ticket, None)
         if entered:
             pool.admission.leave(actor.server.name, tenant, actor.key)
         if over or pool.closing:
