@@ -145,6 +145,11 @@ class Actor(Core[M]):
         self._reopen(HELD)
 
     @property
+    def turns(self) -> int:
+        """Turns begun since it exists."""
+        return self._turns
+
+    @property
     def held(self) -> bool:
         """Whether `hold` is in force."""
         return bool(self._flags & HELD)

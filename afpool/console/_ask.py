@@ -11,24 +11,107 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import attrs
 
 from ._slices import Slices
-from ._words import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .._base.seams import Seams
-    from ._words import Asker
+
+Level: TypeAlias = Literal["read", "operate"]
+"""What somebody may do: look, or also act."""
+
+ErrorCode: TypeAlias = Literal[
+    "unknown-command",
+    "unknown-table",
+    "unknown-id",
+    "bad-option",
+    "not-allowed",
+    "too-long",
+    "busy",
+    "failed",
+]
+"""Why a command is refused, for programs."""
 
 _SHOWN: Final = 48
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _YES: Final = frozenset({"yes", "true", "on", "1", ""})
 _NO: Final = frozenset({"no", "false", "off", "0"})
+
+
+@final
+class CommandError(Exception):
+    """A command that cannot be done. Nothing was changed, unless its message says so.
+
+    Args:
+        code: For programs.
+        message: For people: what is wrong.
+        tries: What could be typed instead.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, tries: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.code: ErrorCode = code
+        self.message = message
+        self.tries = tuple(tries)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plain form for the wire."""
+        return {"code": self.code, "message": self.message, "try": list(self.tries)}
+
+
+@final
+class Asker:
+    """Who is at the other end of one session. Made by whoever accepted it.
+
+    Args:
+        level: What they may do.
+        who: A word for the record, such as `console uid 1000`; never a token or a name that was claimed.
+        number: Of the session, never used twice in a process.
+
+    Attributes:
+        gone: The session has ended.
+    """
+
+    __slots__ = ("_at_end", "gone", "level", "number", "who")
+
+    def __init__(self, level: Level, who: str, number: int = 0) -> None:
+        self.level: Level = level
+        self.who = who
+        self.number = number
+        self.gone = False
+        self._at_end: dict[object, Callable[[], object]] = {}
+
+    def at_end(self, tell: Callable[[], object]) -> Callable[[], None]:
+        """Have something told when the session ends, at once where it has; returns what takes that back.
+
+        Synchronous, as is what is told.
+        """
+        token = object()
+        if self.gone:
+            tell()
+        else:
+            self._at_end[token] = tell
+
+        def take_back() -> None:
+            self._at_end.pop(token, None)
+
+        return take_back
+
+    def end(self) -> None:
+        """The session has ended: tell whoever wanted to know, once."""
+        self.gone = True
+        told, self._at_end = list(self._at_end.values()), {}
+        for tell in told:
+            tell()
+
+    def __repr__(self) -> str:
+        return f"<Asker {self.number} {self.who} ({self.level})>"
 
 
 @attrs.frozen

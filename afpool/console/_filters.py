@@ -15,9 +15,8 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ._ask import as_seconds
+from ._ask import CommandError, as_seconds
 from ._parse import unknown
-from ._words import CommandError
 
 if TYPE_CHECKING:
     from ._ask import Ask

@@ -14,13 +14,12 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
-from ._ask import shown
-from ._words import CommandError
+from ._ask import CommandError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ._words import Code
+    from ._ask import ErrorCode
 
 LONGEST: Final = 4096
 """Characters of a command, its options included."""
@@ -149,7 +148,9 @@ def _lexed(line: str) -> list[tuple[str, bool]]:
     return found
 
 
-def unknown(code: Code, what: str, word: str, names: Iterable[str], *, tries: str = "{}") -> CommandError:
+def unknown(
+    code: ErrorCode, what: str, word: str, names: Iterable[str], *, tries: str = "{}"
+) -> CommandError:
     """Make the error of a name that there is not, with the nearest ones."""
     names = sorted(names)
     close = nearest(word, names)

@@ -15,36 +15,26 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import attrs
 import trio
 
-from ._ask import Ask, make_ask
+from ._ask import Ask, CommandError, Level, make_ask
 from ._filters import filters_of, order_of
 from ._parse import parse_line, parse_words, unknown
-from ._words import CommandError, Level
+from ._stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from .._base.identity import Identity
     from .._base.seams import Seams
-    from ._feed import Feed
-    from ._words import Asker
+    from ._ask import Asker
 
 Kind: TypeAlias = Literal[
     "text", "key", "id", "count", "seconds", "unix", "bytes", "flag", "rate", "percent"
 ]  # fmt: skip
-
-
-class Stream(Protocol):
-    """What goes on telling after a command was answered."""
-
-    async def run(self, feed: Feed) -> str:
-        """Tell until it is over, and say why it is; cancelled when nobody wants it any more."""
-        ...
-
 
 Result: TypeAlias = dict[str, Any] | Stream
 
