@@ -10,10 +10,28 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from ._explained import Clause, Explanation
     from ._json import Digests, event_as_json, unix_offset, use_as_json
+    from ._lag import Lag, LoopLag
+    from ._record import Record
 
-__all__ = ["Digests", "event_as_json", "unix_offset", "use_as_json"]
+__all__ = [
+    "Clause",
+    "Digests",
+    "Explanation",
+    "Lag",
+    "LoopLag",
+    "Record",
+    "event_as_json",
+    "unix_offset",
+    "use_as_json",
+]
 
-_HOMES = {"_json": ("Digests", "event_as_json", "unix_offset", "use_as_json")}
+_HOMES = {
+    "_explained": ("Clause", "Explanation"),
+    "_json": ("Digests", "event_as_json", "unix_offset", "use_as_json"),
+    "_lag": ("Lag", "LoopLag"),
+    "_record": ("Record",),
+}
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -1,0 +1,67 @@
+"""What became of a tool's definition, where that refused a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._explain_words import listed, quoted
+from ._pointers import Difference, difference
+
+if TYPE_CHECKING:
+    from ._explain_view import View
+
+_TOLD = 3
+
+
+def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
+    """Say what became of the definition, as part of a sentence, and as plain data; empty where nothing did.
+
+    Args:
+        view: The call.
+        found: Where the two definitions differ, where that was looked for already.
+
+    Where the call was refused because a change was announced, and nobody had seen it yet, it is told what the
+    list has become since, if the same list still stands.
+    """
+    use, event = view.use, view.event
+    if use.was is None:
+        return "", {}
+    tool, became = quoted(use.tool), use.became
+    facts: dict[str, Any] = {"was": use.was.digest[:12], "became": None}
+    seen = event is not None and event.kind == "list"
+    generation = event.facts.get("generation") if event is not None and seen else None
+    moved = ""
+    if became is None and not seen:
+        later = view.sources.listed_now(use)
+        if later is None or (use.generation is not None and later[0] <= use.generation):
+            return "", {}  # nobody has seen yet what the list holds instead
+        generation, became = later
+        moved = "since then "
+    if isinstance(generation, int) and use.generation is not None:
+        facts["generation"] = [use.generation, generation]
+        if generation != use.generation:
+            moved += f"generation {use.generation} → {generation}; "
+    if became is None:
+        return f"{moved}the list does not hold {tool} any more", facts
+    facts["became"] = became.digest[:12]
+    if became.digest == use.was.digest:
+        return f"{moved}{tool} is defined as before, but any change of its list ends what was listed", facts
+    if found is None:
+        found = difference(use.was, became, view.sources.without(use.server))
+    return moved + _differs(tool, found), facts | found.as_json()
+
+
+def _differs(tool: str, found: Difference) -> str:
+    text = f"the definition of {tool} differs"
+    if not found.places:
+        return f"{text} ({found.reason})" if found.reason else text
+    words = [
+        quoted(place.pointer or "/", 200) + ("" if place.how == "changed" else f" ({place.how})")
+        for place in found.places
+    ]
+    more = len(words) - _TOLD + found.more
+    if more > 0:
+        text += f" at {', '.join(words[:_TOLD])} and {more} other place{'' if more == 1 else 's'}"
+    else:
+        text += f" at {listed(words, _TOLD)}"
+    return text if found.complete else f"{text} ({found.reason})"

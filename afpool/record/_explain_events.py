@@ -1,0 +1,100 @@
+"""Events of the pool in words: what happened, to which client, asked for by whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ._explain_words import listed, plain, quoted, took
+
+if TYPE_CHECKING:
+    from ..pool import Event
+
+_SENTENCES: Final[dict[str, str]] = {
+    "list-changed": "the server announced a changed tool list",
+    "stream-lost": "the notification stream of client {client} was lost, so that its list was in doubt",
+    "list": "a list of another content came: generation {generation}",
+    "opened": "client {client} was opened",
+    "open-failed": "an opening of a client failed",
+    "evicted": "client {client} was evicted, since nobody used it",
+    "invalidated": "the key was invalidated",
+    "closed": "client {client} was closed",
+    "killed": "client {client} was killed",
+    "client-lost": "client {client} ended",
+    "suspect": "client {client} was pinged, since nothing had come from it",
+    "aged": "client {client} reached the greatest age of a client",
+    "unshared": "the shared list was taken out of sharing",
+    "actor-crashed": "the actor of the key crashed",
+    "revoked": "the key was revoked",
+    "reconfigured": "another configuration of the server took effect",
+    "plan-changed": "the app's plan for this identity became another one",
+    "share-changed": "the app's `share` gave another authorization name",
+    "paused": "the key was paused",
+    "resumed": "the key was resumed",
+    "draining": "the key began to drain",
+    "drained": "the key was drained",
+    "closing": "the pool began to close",
+    "pool-closed": "the pool began to close",
+    "withdrawn": "the host withdrew the call",
+}
+_SPENT: Final[dict[str, str]] = {
+    "plan": "the plan",
+    "room": "waiting for room for a client",
+    "credential": "the credential",
+    "connect": "connecting",
+    "initialize": "initializing",
+}
+
+
+def told_event(event: Event, *, subject: str = "") -> str:
+    """Write one event as part of a sentence.
+
+    Args:
+        event: The event.
+        subject: Put in front of it, such as "then ".
+    """
+    facts = event.facts
+    template = _SENTENCES.get(event.kind)
+    if template is None:
+        text = f"{quoted(event.kind)} was filed"
+    elif "{client}" in template and "client" not in facts:
+        text = template.replace(" {client}", " of the key").replace("client of the key", "the key's client")
+    else:
+        text = template.format_map(_Facts(facts))
+    if facts.get("by"):
+        text += f" by {plain(facts['by'])}"
+    if facts.get("why"):
+        text += f" ({plain(facts['why'], 200)})"
+    if facts.get("call"):
+        text += f", begun for call {quoted(facts['call'], 60)}"
+    if facts.get("room_for"):
+        text += f", to make room for {plain(facts['room_for'])}"
+    if isinstance(facts.get("took"), int | float):
+        text += f", after {_seconds(facts, 'took')}"
+        spent = [f"{words} {_seconds(facts, name)}" for name, words in _SPENT.items() if name in facts]
+        if spent:
+            text += f" ({listed(spent, len(_SPENT))})"
+    if facts.get("after") is not None:
+        text += f"; event {plain(facts['after'])} had ended the client before"
+    return subject + text
+
+
+def _seconds(facts: dict[str, object], name: str) -> str:
+    filed = facts[name]
+    return took(filed) if isinstance(filed, int | float) else "?"
+
+
+def facts_of(event: Event) -> dict[str, Any]:
+    """Give what an event files as plain data: its number, its kind, its facts."""
+    told = {"event": event.number, "kind": event.kind}
+    if event.key:
+        told["key"] = event.key
+    for name, value in event.facts.items():
+        told.setdefault(name, value)
+    return told
+
+
+class _Facts(dict[str, object]):
+    """Facts of an event, of which any may be missing."""
+
+    def __missing__(self, name: str) -> str:
+        return "?"

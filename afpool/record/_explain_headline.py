@@ -1,0 +1,131 @@
+"""The one or two sentences that an explanation begins with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._explain_causes import meaning, notes
+from ._explain_events import told_event
+from ._explain_stages import at_time, shares_of, words_of
+from ._explain_words import listed, quoted, share, size, took
+
+if TYPE_CHECKING:
+    from ..pool import Event
+    from ._explain_view import View
+
+_HOLDERS_TOLD = 3
+_AT_ONCE = 0.00005  # seconds
+
+
+def headline(view: View, changed: str) -> str:
+    """Say how a call ended and what caused it, or what it waits for now.
+
+    Args:
+        view: The call.
+        changed: What became of the tool's definition, as `changed` says it.
+    """
+    use = view.use
+    if view.runs:
+        return _running(view)
+    if use.outcome == "ok":
+        return _ok(view)
+    if use.outcome == "cancelled":
+        head = "cancelled"
+    elif use.outcome == "refused":
+        head = f"refused {quoted(use.code)}"
+    elif use.outcome is None:
+        head = "ended, and was not filed yet"
+    else:
+        head = f"failed {quoted(use.code)}" + (", in doubt," if use.delivery == "in-doubt" else "")
+    cause = _without_event(view) if view.event is None else _caused(view, view.event)
+    tail = "; ".join(part for part in (changed, notes(use), _held(view)) if part)
+    text = f"{head}{_where(view)}, {took(view.whole)} after the call began: {cause}"
+    return f"{text}; {tail}" if tail else text
+
+
+def _ok(view: View) -> str:
+    use = view.use
+    text = f"{'answered' if use.server else 'run'} {took(view.whole)} after the call began"
+    if use.tool_error:
+        text += ", and the tool said that it failed"
+    spent = _most(view)
+    if spent:
+        text += f"; {spent}"
+    held = _held(view)
+    return f"{text}; {held}" if held else text
+
+
+def _running(view: View) -> str:
+    text = f"{view.what} has run for {took(view.whole)}"
+    if view.waits is None:
+        return f"{text}; it waits for nothing that is filed"
+    name, since, door = view.waits
+    text += f", and for {took(view.now - since)} now {words_of(name, door=door).during}"
+    held = _held(view)
+    return f"{text}; {held}" if held else text
+
+
+def _where(view: View) -> str:
+    """Say at which stage it ended."""
+    use = view.use
+    stages = [stage for stage in view.stages if stage.name != "woken"]
+    if not stages:
+        return ""
+    last = stages[-1]
+    if use.delivery == "in-doubt" and last.name in ("sent", "server", "answered"):
+        return " while the server worked"
+    if use.outcome == "refused" and use.delivery == "not-sent":
+        return f" at {'the door, at' if last.door else 'the gate'} {quoted(last.name)}"
+    return f" while {last.words.during}" if last.waits else f" at {quoted(last.name)}"
+
+
+def _caused(view: View, event: Event) -> str:
+    text = told_event(event)
+    at = view.since(event.at)
+    if at < 0:
+        return f"{text} {took(-at)} before the call began"
+    before = view.end - event.at
+    when = "in that instant" if before < _AT_ONCE else f"{took(before)} earlier"
+    stage = at_time(view.stages, at)
+    meanwhile = "" if stage is None else f", while {stage.words.during} ({took(stage.took)})"
+    return f"{text} {when}{meanwhile}"
+
+
+def _without_event(view: View) -> str:
+    use = view.use
+    text = meaning(use, view.key)
+    if use.cause is not None:
+        text += f"; event {use.cause} caused it, and has left the record since"
+    if use.code in ("deadline-exceeded", "cancelled"):
+        spent = _most(view)
+        text += f"; {spent}" if spent else ""
+    opened = None if use.opening is None else view.sources.event(use.opening)
+    if opened is not None and opened.kind == "open-failed":
+        text += f"; {told_event(opened)}"
+    if use.outcome == "failed" and use.bytes_in:
+        text += f"; {size(use.bytes_in)} of an answer had come"
+    return text
+
+
+def _most(view: View) -> str:
+    """Say where most of the time went; empty where no time did."""
+    spent = shares_of(view.stages, view.whole)
+    part = share(spent[0][1], view.whole) if spent else ""
+    if not part:
+        return ""
+    name, seconds = spent[0]
+    if name == "end":
+        return f"{took(seconds)} of it ({part}) after its last stage"
+    door = all(stage.door for stage in view.stages if stage.name == name)
+    return f"{took(seconds)} of it ({part}) while {words_of(name, door=door).during}"
+
+
+def _held(view: View) -> str:
+    """Name the calls that held what it waited for."""
+    held = view.use.held_by
+    if not held:
+        return ""
+    names = listed([f"call {quoted(one, 60)}" for one in held], _HOLDERS_TOLD)
+    if view.runs:
+        return f"the place that it waits for {'is' if len(held) == 1 else 'is one of those'} held by {names}"
+    return f"the place that it waited for was {'' if len(held) == 1 else 'one of those '}held by {names}"

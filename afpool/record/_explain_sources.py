@@ -1,0 +1,120 @@
+"""Where an explanation finds the facts that are not the call's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from .._base.definition import Definition
+    from .._base.use import Use
+    from ..pool import Event
+    from ._record import Record
+
+EVENTS_LOOKED_AT: Final = 300
+"""Events of all keys that are gone through for one explanation: about 2 ms."""
+
+
+class Sources(Protocol):
+    """Where facts stand that are not the call's own. Every method is synchronous and quick."""
+
+    @property
+    def now(self) -> float:
+        """The runtime's clock."""
+        ...
+
+    def calls(self, call_id: str) -> list[Use]:
+        """Give every use under an id, newest first, running ones too."""
+        ...
+
+    def event(self, number: int) -> Event | None:
+        """Give an event; `None` once it has left the record."""
+        ...
+
+    def events_between(self, key: str, since: float, until: float) -> Iterable[Event]:
+        """Give what happened to a key, by its digest, and to the whole pool."""
+        ...
+
+    def show(self, key: object) -> str:
+        """Give the digest that stands for a key; empty where there is none."""
+        ...
+
+    def listed_now(self, use: Use) -> tuple[int, Definition | None] | None:
+        """Give generation and definition that the list which decided holds now; `None` once it is gone."""
+        ...
+
+    def without(self, server: str) -> Collection[str]:
+        """Give the pointers that a server's definitions are compared without."""
+        ...
+
+
+@final
+class PoolSources:
+    """The record of a pool, as an explanation asks it. Made anew for each explanation.
+
+    Args:
+        record: The record.
+    """
+
+    __slots__ = ("_by_id", "_pool", "_record", "now")
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._pool = record.pool
+        self._by_id: dict[str, list[Use]] | None = None
+        self.now = record.pool.seams.now()
+
+    def calls(self, call_id: str) -> list[Use]:
+        """See `Sources`; goes through the record once, however many calls are asked for."""
+        by_id = self._by_id
+        if by_id is None:
+            by_id = self._by_id = {}
+            for use in self._record.newest():
+                by_id.setdefault(use.call_id, []).append(use)
+        return by_id.get(call_id, [])
+
+    def event(self, number: int) -> Event | None:
+        """See `Sources`."""
+        return self._pool.records.events.get(number)
+
+    def events_between(self, key: str, since: float, until: float) -> Iterable[Event]:
+        """See `Sources`; looks at the newest `EVENTS_LOOKED_AT` of those that were filed until then."""
+        events = self._pool.records.events
+        first, last = events.filed - len(events) + 1, events.filed
+        while first <= last:  # numbers rise with time: the last one that is not later
+            middle = (first + last) // 2
+            event = events.get(middle)
+            if event is not None and event.at > until:
+                last = middle - 1
+            else:
+                first = middle + 1
+        found = []
+        for number in range(last, max(last - EVENTS_LOOKED_AT, 0), -1):
+            event = events.get(number)
+            if event is None or event.at < since:
+                break
+            if event.key in (key, ""):
+                found.append(event)
+        return reversed(found)
+
+    def show(self, key: object) -> str:
+        """See `Sources`."""
+        return self._record.digests.show(key) if isinstance(key, str) else ""
+
+    def listed_now(self, use: Use) -> tuple[int, Definition | None] | None:
+        """See `Sources`."""
+        actor = self._pool.actor_of(use.key) if isinstance(use.key, str) else None
+        current = None if actor is None else actor.machine.client
+        if current is None:
+            return None
+        entry = current.handle.entry
+        for listed in (current.list, None if entry is None else entry.list):
+            if listed is not None and listed.id == use.list_id and listed.catalog is not None:
+                return listed.generation, listed.catalog.get(use.tool)
+        return None
+
+    def without(self, server: str) -> Collection[str]:
+        """See `Sources`."""
+        known = self._pool.servers.get(server)
+        return () if known is None else known.compare_without
