@@ -1,7 +1,9 @@
 """`afpool completion`: a script for a shell, made of the descriptions of the commands.
 
-A script is a table of words for each command and a small function around it. Only names of servers are asked
-for while somebody types: `afpool completion names`, which prints nothing where there is no configuration.
+A script is a table of words for each command and a small function around it. Only these are asked for while
+somebody types: names of servers (`afpool completion names`, which prints nothing where there is no
+configuration), of processes that have a console, and of what the console of the only one shows (`processes`,
+`tables`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Print a completion script."""
     if options.shell == "names":
         return _names(out)
+    if options.shell in {"processes", "tables"}:
+        return _running(options.shell, out)
     out.data(_MADE[options.shell](AFPOOL, EVERYWHERE).rstrip("\n"))
     return 0
 
@@ -37,5 +41,14 @@ def _names(out: Output) -> int:
     except AfpoolError:
         return 0
     for name in config.servers:
+        out.data(name)
+    return 0
+
+
+def _running(what: str, out: Output) -> int:
+    """Print what there is of the processes that run; a shell is told nothing else."""
+    from .console._offered import processes, tables
+
+    for name in processes() if what == "processes" else tables():
         out.data(name)
     return 0

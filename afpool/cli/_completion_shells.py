@@ -17,6 +17,10 @@ def _every(command: Command, way: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
         yield from _every(below, (*way, below.name))
 
 
+ASKED: Final = {"server": "names", "process": "processes", "table": "tables"}
+"""What is asked for while somebody types: the kind of a value, and the word after `afpool completion`."""
+
+
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
@@ -50,9 +54,11 @@ def bash(top: Command, everywhere: Sequence[Option]) -> str:
 
 
 def _bash_value(option: Option) -> str:
-    """What stands for a value: `:` and words, `file`, `server`, or `none`."""
+    """What stands for a value: `:` and words, `file`, `?` and what is asked for, or `none`."""
     if option.choices:
         return ":" + ",".join(option.choices)
+    if option.completes in ASKED:
+        return "?" + ASKED[option.completes]
     return option.completes or "none"
 
 
@@ -76,7 +82,7 @@ _afpool_value() { # what is offered for a value of this kind
         compopt -o filenames 2>/dev/null
         COMPREPLY=($(compgen -P "${current:0:at}" -f -- "${current:at}"))
         ;;
-    server) COMPREPLY=($(compgen -W "$("${words[0]}" completion names 2>/dev/null)" -- "$current")) ;;
+    \?*) COMPREPLY=($(compgen -W "$("${words[0]}" completion "${1#?}" 2>/dev/null)" -- "$current")) ;;
     *) COMPREPLY=() ;;
     esac
 }
@@ -130,9 +136,9 @@ def zsh(top: Command, everywhere: Sequence[Option]) -> str:
     functions = [_zsh_function(way, command, everywhere) for way, command in _every(top)]
     return (
         "#compdef afpool\n# zsh completion of afpool; `source <(afpool completion zsh)`, after compinit\n\n"
-        "_afpool_servers() {\n"
+        "_afpool_asked() {\n"
         "    local -a names\n"
-        '    names=(${(f)"$(afpool completion names 2>/dev/null)"})\n'
+        '    names=(${(f)"$(afpool completion $1 2>/dev/null)"})\n'
         "    compadd -a names\n"
         "}\n\n" + "\n".join(functions) + "\ncompdef _afpool afpool\n"
     )
@@ -188,14 +194,13 @@ def _zsh_option(option: Option) -> str:
 def _zsh_value(option: Option) -> str:
     if option.choices:
         return f"({' '.join(option.choices)})"
-    return {"file": "_files", "server": "_afpool_servers"}.get(option.completes, "")
+    if option.completes in ASKED:
+        return f"{{_afpool_asked {ASKED[option.completes]}}}"
+    return "_files" if option.completes == "file" else ""
 
 
 def _colons(text: str) -> str:
     return text.replace(":", "\\:")
-
-
-_FISH_SERVERS: Final = "-a '(afpool completion names 2>/dev/null)'"
 
 
 def fish(top: Command, everywhere: Sequence[Option]) -> str:
@@ -225,9 +230,7 @@ def _fish_here(way: tuple[str, ...], command: Command) -> str:
 def _fish_option(option: Option, here: str) -> str:
     words = ["complete -c afpool -n", _quoted(here)]
     if option.positional:
-        offered = {"file": "-F", "server": "-a '(afpool completion names 2>/dev/null)'"}.get(
-            option.completes, ""
-        )
+        offered = "-F" if option.completes == "file" else _fish_asked(option)
         if option.choices:
             offered = f"-a {_quoted(' '.join(option.choices))}"
         return " ".join([*words, offered or "-f"])
@@ -239,8 +242,11 @@ def _fish_option(option: Option, here: str) -> str:
             words.append(f"-f -a {_quoted(' '.join(option.choices))}")
         elif option.completes == "file":
             words.append("-F")
-        elif option.completes == "server":
-            words.append(f"-f {_FISH_SERVERS}")
         else:
-            words.append("-f")
+            words.append(f"-f {_fish_asked(option)}".rstrip())
     return " ".join(words)
+
+
+def _fish_asked(option: Option) -> str:
+    asked = ASKED.get(option.completes)
+    return f"-a '(afpool completion {asked} 2>/dev/null)'" if asked else ""

@@ -33,8 +33,9 @@ def render(way: Sequence[Command], width: int, strong: Callable[[str], str] = st
     else:
         lines += [*textwrap.wrap(" ".join(command.about.split()), width), ""]
     lines += [strong("usage: ") + _usage(called, command), ""]
-    if command.below:
-        lines += [strong("commands:"), *_rows([(each.name, each.help) for each in command.below], width), ""]
+    for group in dict.fromkeys(each.group for each in command.below):
+        rows = [(each.name, each.help) for each in command.below if each.group == group]
+        lines += [strong(f"{group}:"), *_rows(rows, width), ""]
     placed = [option for option in command.options if option.positional]
     if placed:
         lines += [strong("arguments:"), *_rows([(one.names[0], one.help) for one in placed], width), ""]

@@ -76,6 +76,7 @@ def _run(words: Sequence[str], out: Output) -> int:
         out.data(text.rstrip("\n"))
         return 0
     out.json = parsed.options.json
+    parsed.options.called = parsed.called
     from importlib import import_module
 
     code: int = import_module(f".{parsed.command.home}", __package__).run(parsed.options, out)

@@ -67,6 +67,16 @@ class Output:
         return _is_terminal(self._err) and self._env.get("TERM") != "dumb"
 
     @property
+    def steers(self) -> bool:
+        """Whether stdout is a terminal that can be drawn on in place."""
+        return self.seen and self._env.get("TERM") not in {None, "", "dumb"}
+
+    @property
+    def draws(self) -> bool:
+        """Whether stdout has signs beyond those of ASCII."""
+        return (self._out.encoding or "").replace("-", "").casefold().startswith("utf")
+
+    @property
     def width(self) -> int:
         """Columns of the terminal."""
         return max(shutil.get_terminal_size().columns, 40)
@@ -118,6 +128,15 @@ class Output:
         for line in table(head, rows, self.width if self.seen else None, paint):
             self._write(line + "\n")
 
+    def raw(self, text: str) -> None:
+        """Write what steers the terminal, at once. None of it may be a stranger's that is not harmless."""
+        self._write(text)
+        self._out.flush()
+
+    def flush(self) -> None:
+        """Have data arrive that was written."""
+        self._out.flush()
+
     def _write(self, text: str) -> None:
         self.wrote = True
         try:
@@ -144,6 +163,11 @@ class Output:
     def say_as(self, word: str, color: str, text: str) -> None:
         """Write words with one in front of them."""
         self._err.write(f"{self.paint(f'{word}:', color, 'bold', err=True)} {harmless(text)}\n")
+        self._err.flush()
+
+    def ask(self, text: str) -> None:
+        """Write a question, whose answer is typed behind it."""
+        self._err.write(harmless(text))
         self._err.flush()
 
     def show(self, text: str) -> None:

@@ -19,7 +19,8 @@ class Option(NamedTuple):
         also: What is understood as well, and offered to nobody.
         many: It may be said several times.
         needed: It has to be said.
-        completes: What a shell offers for the value: `file`, `folder`, `server`; nothing where empty.
+        completes: What a shell offers for the value: `file`, `folder`, `server`, `process` (one that has a
+            console), `table` (of its console); nothing where empty.
     """
 
     names: tuple[str, ...]
@@ -53,6 +54,7 @@ class Command(NamedTuple):
         examples: Command lines and what they are for.
         home: Module of this package whose `run(options, out)` runs it; absent where it has commands below it.
         below: Those.
+        group: Title of the commands that it is listed with.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Command(NamedTuple):
     examples: tuple[tuple[str, str], ...] = ()
     home: str = ""
     below: tuple[Command, ...] = ()
+    group: str = "commands"
 
     def find(self, name: str) -> Command | None:
         """Give the command below of a name."""

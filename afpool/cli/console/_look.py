@@ -1,0 +1,80 @@
+"""Who looks at what is written, and how wide their terminal is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from .._text import cut, one_line, width_of
+from ._cells import for_people, plain
+
+if TYPE_CHECKING:
+    from .._output import Output
+
+
+class Look:
+    """What decides how a result is written.
+
+    Args:
+        out: Where it goes.
+        skew: Seconds that the server's clock is ahead.
+
+    Attributes:
+        people: Somebody looks at it: times in words, bars, cut to the width.
+    """
+
+    def __init__(self, out: Output, skew: float = 0.0) -> None:
+        self.out = out
+        self.skew = skew
+        self.people = out.seen
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; `None` where lines are as long as they are."""
+        return self.out.width if self.people else None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are signs for bars and lines."""
+        return self.out.draws
+
+    def now(self) -> float:
+        """The server's clock, in seconds since 1970."""
+        return time.time() + self.skew
+
+    def cell(self, kind: str, value: Any) -> str:
+        """Write a value."""
+        return for_people(kind, value, self.now) if self.people else plain(value)
+
+    def fit(self, text: str, room: int | None = None) -> str:
+        """Put a stranger's text on one line, cut to the terminal."""
+        text = one_line(text)
+        room = self.width if room is None else room
+        return text if room is None else cut(text, max(room, 1))
+
+    def wrap(self, text: str, indent: str) -> list[str]:
+        """Put a stranger's text on lines of the terminal's width, each behind the indent."""
+        text = one_line(text)
+        if self.width is None:
+            return [indent + text]
+        room = max(self.width - len(indent), 20)
+        lines = [""]
+        for word in text.split(" "):
+            joined = f"{lines[-1]} {word}" if lines[-1] else word
+            if width_of(joined) <= room:
+                lines[-1] = joined
+                continue
+            if lines[-1]:
+                lines.append("")
+            while width_of(word) > room:
+                taken = 0
+                while width_of(word[: taken + 1]) <= room:
+                    taken += 1
+                lines[-1], word = word[:taken], word[taken:]  # noqa: PLW2901 -- what is left of it
+                lines.append("")
+            lines[-1] = word
+        return [indent + line for line in lines]
+
+    def paint(self, text: str, *how: str) -> str:
+        """Colour a text where there are colours."""
+        return self.out.paint(text, *how)
