@@ -49,7 +49,7 @@ def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def runtime_directories(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Give all folders that a console of this user may listen in: a service need not share our environment."""
+    """Give all folders that a console of this user may listen in: a service has an environment of its own."""
     named = _named(os.environ if environ is None else environ)
     uid = os.geteuid()
     usual = Path(f"/run/user/{uid}/afpool")

@@ -81,9 +81,7 @@ class LoopLag:
         samples = sorted(self._samples)
         if not samples:
             return Lag(0.0, 0.0, 0.0, 0.0, 0)
-        return Lag(
-            self._samples[-1], _rank(samples, 0.5), _rank(samples, 0.99), samples[-1], len(samples)
-        )
+        return Lag(self._samples[-1], _rank(samples, 0.5), _rank(samples, 0.99), samples[-1], len(samples))
 
 
 def _rank(samples: list[float], part: float) -> float:
