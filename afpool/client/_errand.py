@@ -22,9 +22,11 @@ from ..protocol import (
     MalformedMessage,
     PageGuard,
     header_value,
+    join_meta,
     read_cache_hint,
     read_items_page,
     request_params,
+    trace_members,
 )
 from ._attempt import boundary
 from ._control import Told
@@ -172,8 +174,11 @@ async def _ask(client: Client, call: ErrandCaller, cursor: str | None, told: Tol
         headers.append((METHOD, errand.method.encode()))
         if errand.routed is not None:
             headers.append((NAME, header_value(errand.routed)))
+    meta = client.meta
+    if call.use.trace is not None:
+        meta = join_meta(meta, trace_members(call.use.trace, call.use.trace_state))
     given: dict[str, Any] = {
-        "meta": client.meta,
+        "meta": meta,
         "cursor": cursor,
         "call_id_key": call.call_id_key,
         "call_id": call.use.call_id,

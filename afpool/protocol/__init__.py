@@ -36,6 +36,7 @@ from ._eras import (
     meta_params,
     resumes,
     stateless_meta,
+    trace_members,
 )
 from ._headers import (
     ACCEPT,
@@ -313,6 +314,7 @@ __all__ = [
     "says_session_lost",
     "stateless_meta",
     "subscription_id",
+    "trace_members",
     "unreadable_result",
     "uri_members",
     "with_defaults",

@@ -140,6 +140,12 @@ def meta_member(key: str, value: str | int) -> bytes:
     return b"%b:%b" % (encode_json(key), encode_json(value))
 
 
+def trace_members(parent: str, state: str | None) -> bytes:
+    """Build the `_meta` members that tell a server of the span that a request belongs to (W3C, SEP-414)."""
+    told = meta_member("traceparent", parent)
+    return told if state is None else join_meta(told, meta_member("tracestate", state))
+
+
 def join_meta(*members: bytes) -> bytes:
     """Join members of `_meta`, leaving out empty ones."""
     return b",".join(filter(None, members))

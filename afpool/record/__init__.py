@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._explained import Clause, Explanation
     from ._json import Digests, event_as_json, unix_offset, use_as_json
     from ._lag import Lag, LoopLag
+    from ._otel import OpenTelemetry
     from ._record import Record
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Explanation",
     "Lag",
     "LoopLag",
+    "OpenTelemetry",
     "Record",
     "event_as_json",
     "unix_offset",
@@ -31,6 +33,7 @@ _HOMES = {
     "_explained": ("Clause", "Explanation"),
     "_json": ("Digests", "event_as_json", "unix_offset", "use_as_json"),
     "_lag": ("Lag", "LoopLag"),
+    "_otel": ("OpenTelemetry",),
     "_record": ("Record",),
 }
 

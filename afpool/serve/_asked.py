@@ -60,11 +60,14 @@ class Asked:
         scope: Cancelled when it is withdrawn or its client has gone.
         withdrawn: Whether its client took it back.
         headers: Of the HTTP request, names in lower case; `None` where there are none for a request.
+        carrier: Headers that may tell of the client's span.
+        tool: The tool that it called, once that was found.
+        failed: What kind of failure the call ended with.
     """
 
     __slots__ = (
-        "_never", "_token", "capabilities", "headers", "message", "outlet", "proven", "scope", "session",
-        "version", "withdrawn",
+        "_never", "_token", "capabilities", "carrier", "failed", "headers", "message", "outlet", "proven",
+        "scope", "session", "tool", "version", "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +80,7 @@ class Asked:
         version: str,
         capabilities: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
+        carrier: Mapping[str, str] | None = None,
     ) -> None:
         self.message = message
         self.proven = proven
@@ -85,6 +89,9 @@ class Asked:
         self.capabilities = capabilities
         self.outlet = outlet
         self.headers = headers
+        self.carrier = headers if carrier is None else carrier
+        self.tool: str | None = None
+        self.failed: str | None = None
         self.scope = trio.CancelScope()
         self.withdrawn = False
         self._token = _token_of(message.params)

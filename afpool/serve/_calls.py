@@ -259,7 +259,9 @@ class Calls:
             call_id=call_id,
             on_progress=tell if asked.wants_progress else None,
         )
-        source = toolset[name].source if name in toolset else None
+        asked.tool = name if name in toolset else None
+        asked.failed = "tool_error" if result.is_error and result.error is None else result.code
+        source = None if asked.tool is None else toolset[name].source
         if result.code in OUTDATED:
             await self._outdated(asked, offer, name)
         return result, source

@@ -27,7 +27,18 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from .._base.errors import Overloaded
 from ._asked import Asked
-from ._http_parts import accepts, headers_of, let_go, one, read_body, refuse_new, rejected, watch, withdraw
+from ._http_parts import (
+    accepts,
+    headers_of,
+    let_go,
+    one,
+    read_body,
+    refuse_new,
+    rejected,
+    trace_headers,
+    watch,
+    withdraw,
+)
 from ._rpc import (
     INVALID_REQUEST,
     REFUSED,
@@ -188,6 +199,7 @@ class HttpEndpoint:
             session=session,
             version=session.runner.connection.protocol_version,
             capabilities=session.capabilities,
+            carrier=trace_headers(head),
         )
         if not message.is_request:
             await self._take(session, asked)

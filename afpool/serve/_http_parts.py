@@ -57,6 +57,15 @@ async def read_body(
     raise RpcError(INVALID_REQUEST, "the body took too long; nothing was run", status=408)
 
 
+def trace_headers(head: RequestHead) -> dict[str, str]:
+    """What the headers say of the client's span."""
+    return {
+        name.decode(): value.decode("latin-1")
+        for name, value in head.headers
+        if name in (b"traceparent", b"tracestate")
+    }
+
+
 def refuse_new(message: Message, *, modern: bool) -> None:
     """Refuse what begins something, where only what belongs to running calls is taken any more.
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
+import trio
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.runner import ServerRunner
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ._calls import Calls
     from ._kept import Resources
     from ._listening import Listening
+    from ._spans import Spans
 
 logger = logging.getLogger("afpool.serve")
 
@@ -68,11 +70,19 @@ class Kernel:
         calls: Lists and calls tools.
         resources: Lists and reads resources.
         listening: Streams of the stateless era on which changes are told.
+        info: What the service says about itself.
+        spans: What traces requests, if anything does.
     """
 
     def __init__(
-        self, calls: Calls, resources: Resources, listening: Listening, info: dict[str, Any]
+        self,
+        calls: Calls,
+        resources: Resources,
+        listening: Listening,
+        info: dict[str, Any],
+        spans: Spans | None = None,
     ) -> None:
+        self._spans = spans
         self._calls = calls
         self._resources = resources
         self._listening = listening
@@ -94,6 +104,19 @@ class Kernel:
 
         Raises nothing but cancellation.
         """
+        spans = self._spans
+        if spans is None:
+            return await self._respond(asked)
+        spanned = spans.begin(asked, trio.current_time())
+        failed: str | None = "cancelled"
+        try:
+            answer, error = await self._respond(asked)
+            failed = asked.failed if error is None else str(error.code)
+            return answer, error
+        finally:
+            spans.end(spanned, asked, trio.current_time(), failed)
+
+    async def _respond(self, asked: Asked) -> tuple[bytes, RpcError | None]:
         try:
             return result_message(asked.message.id_raw, await self._result(asked)), None
         except RpcError as failure:

@@ -1,0 +1,295 @@
+"""OpenTelemetry: a span for each call, its server told of it, and the durations as metrics.
+
+By the semantic conventions for MCP. Rules:
+
+* A call is one span (kind client), from where it was asked for to where it was filed; a tool of the host's
+  own is one of kind internal. It is current while the call runs, in the caller's context: what a tool does
+  inside is below it.
+* Where the caller's own instrumentation traces the same tool's execution already, the attributes go on that
+  span, and no second one is made.
+* A server is told `traceparent` (and `tracestate`) in `_meta`, on every attempt the same. Baggage is not
+  passed on: it is the host's, and the server a stranger.
+* No argument, no result, no identity and no address of a session is in a span or a metric, unless arguments
+  as they may be shown are asked for.
+* Telemetry that fails costs no call; see `Records`.
+"""
+
+from __future__ import annotations
+
+import time
+from contextvars import Token  # noqa: TC003 -- part of an annotation that is evaluated
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, final
+
+from opentelemetry import context as contexts
+from opentelemetry import metrics, trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ._otel_names import (
+    OTHER,
+    SECONDS,
+    Names,
+    attributes_at_end,
+    attributes_at_start,
+    attributes_of,
+    error_type,
+    label_of_error,
+    span_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+    from .._base.use import Use
+    from ..pool import Event, Pool
+
+SCOPE: Final = "afpool"
+MOST_STAGES: Final = 64
+W3C: Final = TraceContextTextMapPropagator()
+
+
+def version() -> str:
+    """This version of afpool."""
+    try:
+        return metadata.version("afpool")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+@final
+class _Traced:
+    """The span of one call. `own`: it was made for the call, and not by whoever asked for it."""
+
+    __slots__ = ("own", "span", "token")
+
+    def __init__(self, span: Span, token: Token[Any] | None, *, own: bool) -> None:
+        self.span = span
+        self.token = token
+        self.own = own
+
+
+@final
+class OpenTelemetry:
+    """Traces and measures the calls of pools.
+
+    Args:
+        tracer_provider: Where spans go; OpenTelemetry's global provider when absent.
+        meter_provider: Where metrics go; the global one when absent.
+        propagate: Whether servers are told of the span in `_meta`.
+        stages: Whether the stages of a call are events of its span.
+        arguments: Whether a span holds the arguments, as they may be shown. They are data of people.
+
+    `attach` puts it to work. It needs `pip install 'afpool[otel]'`, and an SDK of OpenTelemetry's to go
+    anywhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        propagate: bool = True,
+        stages: bool = True,
+        arguments: bool = False,
+    ) -> None:
+        self.tracer = trace.get_tracer(SCOPE, version(), tracer_provider)
+        self.meter = metrics.get_meter(SCOPE, version(), meter_provider)
+        self._propagate = propagate
+        self._stages = stages
+        self._arguments = arguments
+        self._durations = self.histogram(
+            "mcp.client.operation.duration", "of a request, as its caller saw it"
+        )
+        self._sessions = self.histogram("mcp.client.session.duration", "of a client, from opening to end")
+        self._tools = Names()
+        self._pools: list[_Attached] = []
+        gauge = self.meter.create_observable_up_down_counter
+        gauge("mcp.client.connection.count", [self._clients], "{connection}", "Open clients, by state.")
+        gauge(
+            "mcp.client.connection.pending_requests",
+            [self._pending],
+            "{request}",
+            "Calls that wait for a place.",
+        )
+
+    def histogram(self, name: str, what: str) -> metrics.Histogram:
+        """Make a histogram of durations with the buckets that the conventions advise."""
+        about = f"Duration {what}."
+        return self.meter.create_histogram(name, "s", about, explicit_bucket_boundaries_advisory=SECONDS)
+
+    def attach(self, pool: Pool) -> Callable[[], None]:
+        """Trace a pool's calls from now on. Synchronous.
+
+        Returns:
+            What ends it; calls that run then end their spans all the same.
+        """
+        attached = _Attached(self, pool)
+        self._pools.append(attached)
+
+        def detach() -> None:
+            if attached in self._pools:
+                self._pools.remove(attached)
+                attached.stop()
+
+        return detach
+
+    # ------------------------------------------------------------------ calls
+
+    def begin(self, use: Use) -> None:
+        """Begin a call's span, in the context of its caller."""
+        outer = trace.get_current_span()
+        if _same_execution(outer, use):
+            traced = _Traced(outer, None, own=False)
+        else:
+            kind = SpanKind.CLIENT if use.method else SpanKind.INTERNAL
+            span = self.tracer.start_span(span_name(use), kind=kind, attributes=attributes_at_start(use))
+            traced = _Traced(span, contexts.attach(trace.set_span_in_context(span)), own=True)
+        use.span = traced
+        if self._propagate and traced.span.get_span_context().is_valid:
+            told: dict[str, str] = {}
+            W3C.inject(told, trace.set_span_in_context(traced.span))
+            use.trace = told.get("traceparent")
+            use.trace_state = told.get("tracestate")
+
+    def end(self, use: Use, now: float, where: dict[str, Any]) -> None:
+        """End it, with what the call came to.
+
+        Args:
+            use: The call.
+            now: On the runtime's clock.
+            where: What is known of the client that it went to.
+        """
+        traced, use.span = use.span, None
+        if use.method:
+            self._measure(use, now, where)
+        if not isinstance(traced, _Traced):
+            return
+        if traced.token is not None:
+            contexts.detach(traced.token)
+        span = traced.span
+        if span.is_recording():
+            span.set_attributes({**attributes_at_end(use), **where})
+            if not traced.own:
+                span.set_attributes(attributes_at_start(use))
+            if self._arguments and use.shown is not None:
+                span.set_attribute("gen_ai.tool.call.arguments", use.shown.decode("utf-8", "replace"))
+            if self._stages:
+                _add_stages(span, use, now)
+            kind = error_type(use)
+            if kind is not None and traced.own:
+                span.set_status(Status(StatusCode.ERROR, kind))
+        if traced.own:
+            span.end()
+
+    def _measure(self, use: Use, now: float, where: dict[str, Any]) -> None:
+        labels: dict[str, Any] = {"mcp.method.name": use.method, **where}
+        if use.server:
+            labels["afpool.server"] = use.server
+        if use.method == "tools/call":
+            labels["gen_ai.operation.name"] = "execute_tool"
+            labels["gen_ai.tool.name"] = self._tools.label(use.tool) if use.server else OTHER
+        kind = error_type(use)
+        if kind is not None:
+            labels["error.type"] = label_of_error(kind)
+        ended = now if use.ended_at is None else use.ended_at
+        self._durations.record(ended - use.began_at, labels)
+
+    def session_ended(self, seconds: float, where: dict[str, Any], why: str | None) -> None:
+        """Measure a client that is closed."""
+        self._sessions.record(seconds, where if why is None else {**where, "error.type": why})
+
+    # ------------------------------------------------------------------ numbers that are asked for
+
+    def _clients(self, _: metrics.CallbackOptions) -> list[metrics.Observation]:
+        seen: list[metrics.Observation] = []
+        for attached in tuple(self._pools):
+            count = {"used": 0, "idle": 0}
+            for used in attached.states():
+                count["used" if used else "idle"] += 1
+            seen += [metrics.Observation(number, {"state": state}) for state, number in count.items()]
+        return seen
+
+    def _pending(self, _: metrics.CallbackOptions) -> list[metrics.Observation]:
+        return [
+            metrics.Observation(attached.pool.waiting + attached.pool.admission.waiting)
+            for attached in tuple(self._pools)
+        ]
+
+
+@final
+class _Attached:
+    """One pool whose calls are traced: what its clients are, as long as they are open."""
+
+    __slots__ = ("_open", "_otel", "_stop", "pool")
+
+    def __init__(self, otel: OpenTelemetry, pool: Pool) -> None:
+        self._otel = otel
+        self.pool = pool
+        now = pool.seams.now()
+        self._open: dict[int, tuple[float, dict[str, Any]]] = {
+            number: (now, attributes_of(client)) for number, client in pool.openings.clients.items()
+        }
+        pool.records.tracers += (self,)
+        self._stop = pool.records.tap(on_event=self._event)
+
+    def stop(self) -> None:
+        """Trace no further call."""
+        records = self.pool.records
+        records.tracers = tuple(each for each in records.tracers if each is not self)
+        self._stop()
+
+    def begin(self, use: Use) -> None:
+        """As `OpenTelemetry.begin`."""
+        self._otel.begin(use)
+
+    def end(self, use: Use) -> None:
+        """As `OpenTelemetry.end`."""
+        where = self._open.get(use.client_id or 0)
+        self._otel.end(use, self.pool.seams.now(), {} if where is None else where[1])
+
+    def states(self) -> list[bool]:
+        """Whether each open client is used now."""
+        # asked from a thread of the exporter's: what is read is a copy
+        used = set()
+        for actor in tuple(self.pool.kept):
+            client = actor.machine.client
+            if client is not None and client.leases:
+                used.add(client.id)
+        return [number in used for number in tuple(self._open)]
+
+    def _event(self, event: Event) -> None:
+        number = event.facts.get("client")
+        if not isinstance(number, int):
+            return
+        if event.kind == "opened":
+            client = self.pool.openings.clients.get(number)
+            if client is not None:
+                self._open[number] = (event.at, attributes_of(client))
+        elif event.kind == "closed" and (known := self._open.pop(number, None)) is not None:
+            self._otel.session_ended(event.at - known[0], known[1], None)
+
+
+def _same_execution(outer: Span, use: Use) -> bool:
+    """Whether the caller's instrumentation traces the execution of the same tool already."""
+    if not outer.is_recording() or use.method not in ("tools/call", ""):
+        return False
+    # only a SDK's span can be read
+    said = getattr(outer, "attributes", None)
+    return (
+        said is not None
+        and said.get("gen_ai.operation.name") == "execute_tool"
+        and said.get("gen_ai.tool.name") in (use.tool, use.name)
+        and said.get("mcp.method.name") is None
+    )
+
+
+def _add_stages(span: Span, use: Use, now: float) -> None:
+    """Add the ends of a call's stages as events, at the times when they were."""
+    wall = time.time_ns()
+    marks = use.marks[: 2 * MOST_STAGES]
+    for stage, at in zip(marks[::2], marks[1::2], strict=False):
+        span.add_event(str(stage), timestamp=wall - int((now - float(at)) * 1e9))
