@@ -14,7 +14,7 @@ that was hidden, or a name of a key in clear.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 if TYPE_CHECKING:
     from .model import UrlElicitation
@@ -36,6 +36,9 @@ class AfpoolError(Exception):
         retry_after: Seconds after which another try makes sense, where the server or a back-off says so.
         http_status: The status of the HTTP answer behind this failure, where there was one.
         www_authenticate: The challenge header that came with a 401 or 403, where there was one.
+
+    Attributes:
+        happened: The pool's event that caused it, where there is one; for the record.
     """
 
     code: ClassVar[str] = "afpool-error"
@@ -61,6 +64,12 @@ class AfpoolError(Exception):
         self.retry_after = retry_after
         self.http_status = http_status
         self.www_authenticate = www_authenticate
+        self.happened: Any = None
+
+    def because(self, event: Any) -> Self:
+        """Name the event that caused it, and be returned; `None` names none."""
+        self.happened = event
+        return self
 
     def __str__(self) -> str:
         return f"{self.code} ({self.delivery}): {self.message}"
@@ -130,10 +139,15 @@ class UnknownTool(AfpoolError):
 
 
 class CallDenied(AfpoolError):
-    """A hook of the host's denied the call, or (`answered`) withheld the result of one that has run."""
+    """A hook of the host's denied the call, or (`answered`) withheld the result of one that has run.
+
+    `hook` is the name of the hook, where one alone is to be named.
+    """
 
     code = "denied"
     deliveries = (NOT_SENT, ANSWERED)
+
+    hook: str | None = None
 
 
 class Overloaded(AfpoolError):

@@ -50,5 +50,6 @@ class InnerTools:
             deadline=outer.deadline,
             chain=outer.chain,
             depth=outer.depth + 1,
+            parent=outer.call_id,
             hidden=() if outer.hiding is None else outer.hiding.secrets,
         )

@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, final
 from .._base.canonical import ContentError, canonical_json, parse_strict
 from .._base.errors import AfpoolError, PlanFailed, StaleTools
 from .._base.identity import FIELDS, Identity, is_nobody
-from ..artifacts import Origin, bind_artifacts
+from ..artifacts import ArtifactMinted, Origin, bind_artifacts
 from ..pool._asking import ask_identity, same_caller
 from ..tools import binding_of
 from ..tools._asking import new_run_id
+from ._open_runs import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._base.identity import CallerIdentity
     from .._base.model import Progress, ToolResult
-    from ..artifacts import BoundArtifacts
+    from ..artifacts import ArtifactFact, BoundArtifacts
     from ._runtime import Runtime
     from ._toolset import RuntimeToolset
 
@@ -47,9 +48,16 @@ class Run:
     Attributes:
         run_id: Of the run; noted on everything that its calls record and store.
         identity: Who it acts for, as its caller named them; `None` for nobody.
+        who: The same as far as it is known without asking: as the last call found it.
+        began_at: When it was begun or gone on with, on the runtime's clock.
+        calls: How many calls it has made.
+        last_call_at: When the last one began; `None` before the first.
     """
 
-    __slots__ = ("_at_hand", "_offer", "_runtime", "_toolset", "identity", "run_id")
+    __slots__ = (
+        "__weakref__", "_at_hand", "_offer", "_runtime", "_toolset", "began_at", "calls", "identity",
+        "last_call_at", "run_id", "who",
+    )  # fmt: skip
 
     def __init__(
         self, runtime: Runtime, identity: CallerIdentity, run_id: str, offer: Mapping[str, list[str]]
@@ -60,6 +68,11 @@ class Run:
         self._offer = offer
         self.identity = identity
         self.run_id = run_id
+        self.who = named(identity)
+        self.began_at = runtime.seams.now()
+        self.calls = 0
+        self.last_call_at: float | None = None
+        runtime.open_runs.add(self)
 
     @property
     def scope(self) -> Identity:
@@ -72,13 +85,23 @@ class Run:
 
     def _scope_of(self, identity: CallerIdentity) -> Identity:
         who = None if identity is None else ask_identity(identity)
+        self.who = named(who)
         return Identity(conversation_id=self.run_id) if who is None or is_nobody(who) else who
 
     @property
     def artifacts(self) -> BoundArtifacts | None:
         """The artifact store as the run sees it; `None` where there is none."""
-        store = self._runtime.config.artifacts
-        return None if store is None else bind_artifacts(store, self.scope, origin=Origin(self.run_id))
+        runtime = self._runtime
+        store = runtime.config.artifacts
+        if store is None:
+            return None
+        scope = self.scope
+
+        def put(fact: ArtifactFact) -> None:
+            if isinstance(fact, ArtifactMinted):
+                runtime.minted(fact.meta, scope)
+
+        return bind_artifacts(store, scope, origin=Origin(self.run_id), on_fact=put)
 
     async def toolset(self, *, deadline: float | None = None, refresh: bool = False) -> RuntimeToolset:
         """List what the run may call; what its calls mean from now on. See `Runtime.toolset`."""
@@ -99,21 +122,25 @@ class Run:
     ) -> ToolResult:
         """Call a tool by the name that the run's toolset shows; see `Runtime.dispatch`."""
         runtime = self._runtime
+        self.calls += 1
+        self.last_call_at = runtime.seams.now()
         toolset = self._toolset
         name = as_name(name)
         problem: AfpoolError | None = None
         identity = self.identity
         scope: Identity | None = None
+        find = None
         try:
             # whose artifacts the call sees, and whom it is made for, is one answer of the caller's
             identity = same_caller(identity)
             scope = self._scope_of(identity)
             if toolset is None and (name in self._offer or runtime.local(name) is None):
                 if self._at_hand is None or name not in self._at_hand:
-                    self._at_hand = await runtime.toolset(self.identity, deadline=deadline)
-                toolset = self._at_hand
-                self._check_offer(name, toolset)
-        except Exception as error:  # noqa: BLE001 -- a call gives a result, whatever the listing ran into
+                    find = self._find
+                else:
+                    toolset = self._at_hand
+                    self._check_offer(name, toolset)
+        except Exception as error:  # noqa: BLE001 -- a call gives a result, whatever stands in its way
             problem = as_problem(error)
         result = await runtime.through(
             toolset,
@@ -127,10 +154,17 @@ class Run:
             on_progress=on_progress,
             chain=chain,
             problem=problem,
+            find=find,
         )
         if result.code in OUTDATED:
             self._at_hand = None
         return result
+
+    async def _find(self, name: str, _: CallerIdentity, deadline: float | None) -> RuntimeToolset:
+        """List what a call's name is looked for in where nobody has asked for a toolset."""
+        toolset = self._at_hand = await self._runtime.toolset(self.identity, deadline=deadline)
+        self._check_offer(name, toolset)
+        return toolset
 
     def checkpoint(self) -> dict[str, Any]:
         """Give what the run is gone on with from: plain JSON, for any process. Synchronous.

@@ -1,60 +1,44 @@
 """The runtime: several servers in one pool, tools of the host, and one door to call any of them.
 
-Rules:
-
-* A name that was offered means the tool that it was offered for. A held toolset is what counts while somebody
-  holds it; a name that it does not have is looked for in a fresh one.
-* What a server has listed before counts for names also while it cannot be listed: its tools' names do not go
-  over to another server's in between.
-* A toolset is never kept for its own sake: it lives as long as a run or the app holds it.
-* Nothing is offered that was listed under one configuration and named under another: where it changes while
-  servers are asked, they are asked again. What that changes for calls: `_reload`.
+What a name means, and to whom: `_offers`. What a new configuration changes for calls: `_reload`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import weakref
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import attrs
 import trio
 
-from .._base.errors import (
-    NOT_SENT,
-    AfpoolError,
-    BindingChanged,
-    IdentityMismatch,
-    IdentityMissing,
-    PoolClosed,
-    UnknownTool,
-)
-from ..pool._asking import ask_identity, same_caller
+from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, IdentityMissing, PoolClosed
+from ..pool._asking import same_caller
 from ..tools._asking import Asking
-from ..tools._correction import unknown_tool
 from ..tools._dispatch import Door
 from ..tools._hiding import Hiding
 from ._again import Again
 from ._inner import InnerTools
-from ._listing import Lister
-from ._naming import Namings
+from ._offers import Offers, unknown
+from ._open_runs import OpenRun, OpenRuns
 from ._reload import reconfigure
 from ._run import OUTDATED, Run, as_name, as_problem, new_run, resumed_run
-from ._served import Served, ServedTools
-from ._toolset import RuntimeToolset
+from ._served import Served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from .._base.identity import CallerIdentity, Identity
     from .._base.model import Progress, Tool, ToolResult
     from .._base.seams import Seams
     from .._base.secret import Secret
+    from .._base.use import Use
+    from ..artifacts import ArtifactMeta
     from ..pool import Pool, Reconfigured
-    from ..pool import Toolset as PoolToolset
     from ._config import RuntimeConfig
+    from ._toolset import RuntimeToolset
 
-_ROUNDS: Final = 3
+Find: TypeAlias = "Callable[[str, CallerIdentity, float | None], Awaitable[RuntimeToolset]]"
+OnMinted: TypeAlias = "Callable[[ArtifactMeta, Identity, Use | None], object]"
 
 
 @final
@@ -65,7 +49,10 @@ class Runtime:
         config: As given.
         pool: The pool of the servers.
         seams: Clock, random, ids.
-        served: Its servers, by name.
+        running: The uses of the calls under way, through whichever door, oldest first.
+        on_minted: Told of each artifact that a call or a run puts: its ticket without secrets, whose it is,
+            and the use of the call, if it is one's. Synchronous.
+        open_runs: The runs that somebody holds.
         closed: It takes no further call.
     """
 
@@ -73,15 +60,12 @@ class Runtime:
         self.config = config
         self.pool = pool
         self.seams = seams
+        self.running: dict[int, Use] = {}
+        self.on_minted: OnMinted | None = None
         self._door = self.make_door(config)
-        self._local: dict[str, Tool] = {tool.name: tool for tool in config.tools}
-        self.served: Mapping[str, Served] = {
-            server.name: self.serve(server.name, config) for server in config.servers
-        }
-        self._lister = Lister(pool, config.list_patience)
-        self._reloads = 0
-        self._held: weakref.WeakValueDictionary[Identity, RuntimeToolset] = weakref.WeakValueDictionary()
-        self._namings = Namings()
+        served = {server.name: self.serve(server.name, config) for server in config.servers}
+        self._offers = Offers(self, config, served)
+        self.open_runs = OpenRuns()
         self.closed = False
 
     # ------------------------------------------------------------------ the public face
@@ -110,50 +94,7 @@ class Runtime:
 
         A checkpoint.
         """
-        if self.closed:
-            await trio.lowlevel.checkpoint()
-            raise PoolClosed("the runtime is closed; nothing was sent", delivery=NOT_SENT)
-        who = ask_identity(identity)
-        until = self.seams.now() + self.config.deadline if deadline is None else deadline
-        lists, problems, served = await self._listed(identity, who, until, refresh=refresh)
-        quarantined: dict[str, str] = {}
-        unsettled: list[str] = []
-        for server, listed in lists.items():
-            quarantined |= listed.quarantined
-            quarantined |= {f"{server}/{name}": why for name, why in served[server].left_out.items()}
-            if listed.unsettled:
-                unsettled.append(server)
-        toolset = RuntimeToolset(
-            self,
-            identity,
-            self._namings.names(
-                {server: listed.catalogs[server] for server, listed in lists.items()},
-                self.served,
-                self._local,
-                always=self.config.qualify == "always",
-            ),
-            {None: self._local, **{server: one.tools for server, one in served.items()}},
-            problems,
-            {server: one.withheld for server, one in served.items() if one.withheld is not None},
-            quarantined,
-            tuple(unsettled),
-        )
-        self._held[who] = toolset
-        return toolset
-
-    async def _listed(
-        self, identity: CallerIdentity, who: Identity, until: float, *, refresh: bool
-    ) -> tuple[dict[str, PoolToolset], dict[str, AfpoolError], dict[str, ServedTools]]:
-        for _ in range(_ROUNDS):
-            reloads, known = self._reloads, self.served
-            lists, problems = await self._lister.ask(known, identity, who, until, refresh=refresh)
-            if reloads == self._reloads:
-                served = {server: await known[server].apply(listed) for server, listed in lists.items()}
-                if callable(identity) and ask_identity(identity) != who:
-                    raise IdentityMismatch("the caller is not who asked any more; the list is not given out")
-                if reloads == self._reloads:
-                    return lists, problems, served
-        raise BindingChanged("the configuration changed again and again while tools were listed; list again")
+        return await self._offers.toolset(identity, deadline=deadline, refresh=refresh)
 
     async def dispatch(
         self,
@@ -216,6 +157,13 @@ class Runtime:
             ValueError: It is no checkpoint, or none of this runtime's.
         """
         return resumed_run(self, checkpoint, identity)
+
+    def runs(self) -> list[OpenRun]:
+        """Give the runs that are open: those that somebody holds, or that a call is under way of.
+
+        The oldest first. Synchronous.
+        """
+        return self.open_runs.listed(self.running)
 
     def acknowledge(self, server: str, *arguments: str) -> None:
         """Accept that a server's tools no longer declare arguments that the host fills. Synchronous.
@@ -288,36 +236,21 @@ class Runtime:
         depth: int = 0,
         problem: AfpoolError | None = None,
         hidden: tuple[Secret, ...] = (),
+        parent: str | None = None,
+        find: Find | None = None,
     ) -> ToolResult:
-        """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`."""
+        """Call a tool of a toolset, or of whatever there is for the identity; or refuse for `problem`.
+
+        With `find`, what a name means is what it finds, whatever else there is.
+        """
         if self.closed:
             problem = PoolClosed("the runtime is closed; nothing ran", delivery=NOT_SENT)
         with contextlib.suppress(IdentityMissing):  # the door refuses whoever cannot be asked
             identity = same_caller(identity)
         name = as_name(name)
-        tool: Tool | None = None
-        if problem is None:
-            offered = self._offered(toolset, name, identity)
-            if offered is None or offered.place_of(name)[0] is None:
-                tool = self._local.get(name)
-            if offered is not None and offered.own(name) is not tool:
-                toolset, tool = offered, None
-                problem = BindingChanged(
-                    "this tool of the host's own is another one by now, or gone; nothing ran; list the tools "
-                    "again"
-                )
-        if tool is None and problem is None:
-            try:
-                toolset = await self._offering(toolset, name, identity, deadline)
-            except Exception as error:  # noqa: BLE001 -- a call gives a result, whatever the listing ran into
-                problem = as_problem(error)
-            else:
-                tool = toolset.get(name)
-                if tool is None:
-                    problem = _unknown(name, toolset)
         asking = Asking(
             name=name,
-            tool=tool,
+            tool=None,
             args=args,
             identity=identity,
             scope=scope,
@@ -327,16 +260,49 @@ class Runtime:
             on_progress=on_progress,
             chain=chain,
             depth=depth,
+            parent=parent,
             problem=problem,
             hiding=Hiding(hidden) if hidden else None,
         )
+        offers = self._offers
+        if problem is None and find is None:
+            offered = offers.offered(toolset, name, identity)
+            if offered is None or offered.place_of(name)[0] is None:
+                asking.tool = offers.local.get(name)
+            if offered is not None and offered.own(name) is not asking.tool:
+                toolset, asking.tool = offered, None
+                asking.problem = BindingChanged(
+                    "this tool of the host's own is another one by now, or gone; nothing ran; list the tools "
+                    "again"
+                )
+        if asking.tool is None and asking.problem is None:
+            toolset = await self._found(asking, toolset, find or offers.offering)
         asking.tools = lambda asked: InnerTools(self, toolset, asked)
         if toolset is not None and self.config.repeat == "when-nothing-ran":
             asking.again = Again(self, toolset, asking)
         result = await self._door.dispatch(asking)
         if result.code in OUTDATED and result.error is not None and toolset is not None:
-            self._forget(toolset)
+            offers.forget(toolset)
         return result
+
+    async def _found(
+        self, asking: Asking, toolset: RuntimeToolset | None, find: Find
+    ) -> RuntimeToolset | None:
+        """Find the tool that a name means: in the toolset at hand, or in one that is asked for.
+
+        The call has begun by then: its time counts, and it is among those that run.
+        """
+        if toolset is None:
+            try:
+                with self._door.finding(asking):
+                    toolset = await find(asking.name, asking.identity, asking.deadline)
+            except Exception as error:  # noqa: BLE001 -- a call gives a result, whatever the listing ran into
+                asking.problem = as_problem(error)
+                return None
+        asking.tool = toolset.get(asking.name)
+        if asking.tool is None:
+            asking.problem = unknown(asking.name, toolset)
+        return toolset
 
     def close(self) -> None:
         """Take no further call; what runs is ended by the pool. Synchronous."""
@@ -353,6 +319,10 @@ class Runtime:
             credentials=config.credentials,
             on_authorization=config.on_authorization,
             limits=config.results,
+            begin=getattr(self.pool.records, "begin", None),
+            file=self.pool.records.file,
+            running=self.running,
+            on_minted=self.minted,
         )
 
     def serve(self, server: str, config: RuntimeConfig) -> Served:
@@ -363,50 +333,25 @@ class Runtime:
         self, config: RuntimeConfig, door: Door, served: Mapping[str, Served], done: Reconfigured
     ) -> None:
         """Let a configuration that the pool has taken be this one's. Synchronous; raises nothing."""
-        self._reloads += 1
         self.config = config
         self._door = door
-        self._local = {tool.name: tool for tool in config.tools}
-        self.served = served
-        self._lister.patience = config.list_patience
-        self._lister.forget(done.unchanged)
-        self._namings.renew(done.removed)
+        self._offers.put(config, served, done)
 
     def local(self, name: str) -> Tool | None:
         """Give a tool of the host's own."""
-        return self._local.get(name)
+        return self._offers.local.get(name)
 
-    async def _offering(
-        self, toolset: RuntimeToolset | None, name: str, identity: CallerIdentity, deadline: float | None
-    ) -> RuntimeToolset:
-        """Find the toolset that a name means something in: the one at hand, the one held, a fresh one."""
-        if toolset is not None:
-            return toolset
-        held = self._held.get(ask_identity(identity))
-        if held is not None and name in held:
-            return held
-        return await self.toolset(identity, deadline=deadline)
+    @property
+    def served(self) -> Mapping[str, Served]:
+        """What its servers' tools go through, by the servers' names."""
+        return self._offers.served
 
-    def _offered(
-        self, toolset: RuntimeToolset | None, name: str, identity: CallerIdentity
-    ) -> RuntimeToolset | None:
-        """Find the toolset at hand, or held, that offers a name; since when names may mean something else."""
-        if toolset is None and self._reloads:
-            try:
-                toolset = self._held.get(ask_identity(identity))
-            except AfpoolError:
-                return None  # the door refuses whoever cannot be asked
-        return toolset if toolset is not None and name in toolset else None
+    @property
+    def door(self) -> Door:
+        """The door that calls go through now."""
+        return self._door
 
-    def _forget(self, toolset: RuntimeToolset) -> None:
-        for who in [who for who, held in self._held.items() if held is toolset]:
-            del self._held[who]
-
-
-def _unknown(name: str, toolset: RuntimeToolset) -> UnknownTool:
-    text = unknown_tool(name, list(toolset))
-    missing = [f"{server} ({error.code})" for server, error in toolset.problems.items()]
-    missing += [f"{server} ({why.partition(':')[0]})" for server, why in toolset.withheld.items()]
-    if missing:
-        text += f". The tools of these servers are missing now: {', '.join(missing)}"
-    return UnknownTool(text)
+    def minted(self, meta: ArtifactMeta, scope: Identity, use: Use | None = None) -> None:
+        """An artifact was put, by a call or by the host itself for a run."""
+        if self.on_minted is not None:
+            self.on_minted(meta, scope, use)

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ._present import present_tool as present_tool
     from ._reading import read_structured as read_structured
     from ._reading import read_text as read_text
-    from ._record import ToolEvent as ToolEvent
     from ._redaction import REDACTED as REDACTED
     from ._redaction import RedactionPolicy as RedactionPolicy
     from ._redaction import RedactionReport as RedactionReport
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from ._shown import shown_args_of as shown_args_of
     from ._shown import with_argument_view as with_argument_view
     from ._supplied import HostFilledArguments as HostFilledArguments
+    from ._tool_event import ToolEvent as ToolEvent
     from ._wants import WantsRefusal as WantsRefusal
     from ._wants import WantsRefused as WantsRefused
     from ._wants import WantsRefusedError as WantsRefusedError
@@ -80,7 +80,7 @@ _HOMES = {
     "_limits": ("ResultCeiling", "ResultLimits", "with_result_ceiling"),
     "_present": ("present_tool",),
     "_reading": ("read_structured", "read_text"),
-    "_record": ("ToolEvent",),
+    "_tool_event": ("ToolEvent",),
     "_redaction": ("REDACTED", "RedactionPolicy", "RedactionReport", "RedactionRule", "RedactionVerdict"),
     "_results": ("content_result",),
     "_shown": (

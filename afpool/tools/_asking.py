@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .._base.errors import AfpoolError
     from .._base.identity import CallerIdentity
     from .._base.model import Progress, Tool
+    from .._base.use import Use
     from ._hiding import Hiding
 
 Again: TypeAlias = "Callable[[Tool], Awaitable[Tool | None]]"
@@ -43,6 +44,8 @@ class Asking:
         again: Gives the same tool freshly listed, or `None`; where a call in which nothing ran is repeated.
         hiding: What the calls around this one have fetched, with what is fetched for this one added; `None`
             where that is nothing.
+        parent: The id of the call that this one is made from inside of.
+        use: Its use, where it was begun before its tool was known.
     """
 
     name: str
@@ -61,6 +64,8 @@ class Asking:
     problem: AfpoolError | None = None
     again: Again | None = None
     hiding: Hiding | None = attrs.field(default=None, repr=False)
+    parent: str | None = None
+    use: Use | None = attrs.field(default=None, repr=False)
 
     def check_caller(self) -> None:
         """Ask a caller again after a wait: what was put together for one is not run for another.

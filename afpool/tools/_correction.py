@@ -17,8 +17,8 @@ import difflib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jsonschema_rs
 
@@ -69,49 +69,73 @@ def unknown_tool(name: str, names: Sequence[str]) -> str:
     return f"There is no tool {name!r}; nothing ran. There are: {', '.join(told)}{more}"
 
 
+class Issue(NamedTuple):
+    """One thing that is wrong with arguments.
+
+    Attributes:
+        said: For a model.
+        place: JSON pointer and keyword of the schema, for a record; empty where it is about no one place.
+    """
+
+    said: str
+    place: str = ""
+
+
 def correction(tool: str, args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> str:
-    """Say what is wrong with arguments that `compiled` does not allow, for a model.
+    """Say what is wrong with arguments that `compiled` does not allow, for a model; see `issues_of`."""
+    return correction_of(tool, issues_of(args, shown, compiled))
+
+
+def correction_of(tool: str, issues: Iterable[Issue]) -> str:
+    """Say what is wrong with arguments, for a model.
 
     Args:
         tool: The tool's name, as the model knows it.
+        issues: As `issues_of` gives them.
+    """
+    return "\n".join(
+        [
+            f"The arguments for {tool} are invalid, and the tool was not run:",
+            *(f"- {issue.said}" for issue in issues),
+            "Correct them and call again.",
+        ]
+    )
+
+
+def issues_of(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> list[Issue]:
+    """Find what is wrong with arguments that `compiled` does not allow: ten issues at most.
+
+    Args:
         args: What was judged.
         shown: The same as a record may show it; what differs in it is not quoted.
         compiled: The schema that refuses them.
     """
     costly = compiled.too_costly(args)
     if costly is not None:
-        issues = [f"the arguments: {costly}"]
-    else:
-        issues = list(itertools.islice(_issues(args, shown, compiled), MAX_ISSUES + 1))
-    lines = [f"- {issue}" for issue in issues[:MAX_ISSUES]]
+        return [Issue(f"the arguments: {costly}")]
+    issues = list(itertools.islice(_issues(args, shown, compiled), MAX_ISSUES + 1))
     if len(issues) > MAX_ISSUES:
-        lines.append("- and more of the kind")
-    return "\n".join(
-        [
-            f"The arguments for {tool} are invalid, and the tool was not run:",
-            *lines,
-            "Correct them and call again.",
-        ]
-    )
+        issues[MAX_ISSUES] = Issue("and more of the kind")
+    return issues
 
 
-def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[str]:
+def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[Issue]:
     said: set[str] = set()
     try:
         for issue in _of_all(args, shown, compiled):
-            if issue not in said:
-                said.add(issue)
+            if issue.said not in said:
+                said.add(issue.said)
                 yield issue
     except ValueError:
         pass  # the validator cannot read it
     if not said:
-        yield _of_the_whole(args)
+        yield Issue(_of_the_whole(args))
 
 
-def _of_all(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[str]:
+def _of_all(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[Issue]:
     if memory_of_faults(args, compiled.breadth, _EAGER_BYTES) > _EAGER_BYTES:
         for found in faults_of_large(args, compiled.schema):
-            yield _issue_of_large(found, args, shown)
+            yield Issue(_issue_of_large(found, args, shown), _place(found.path, found.word))
         return
     nodes, _ = nodes_and_depth(args, 512)
     if nodes > _EAGER_NODES:
@@ -119,10 +143,19 @@ def _of_all(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compile
         try:
             compiled.validator.validate(args)
         except jsonschema_rs.ValidationError as error:
-            yield _issue(error, args, shown, compiled.schema)
+            yield _told(error, args, shown, compiled.schema)
         return
     for fault in compiled.validator.iter_errors(args):
-        yield _issue(fault, args, shown, compiled.schema)
+        yield _told(fault, args, shown, compiled.schema)
+
+
+def _told(fault: Any, args: Any, shown: Any, schema: Any) -> Issue:
+    return Issue(_issue(fault, args, shown, schema), _place(fault.instance_path, str(fault.kind.name)))
+
+
+def _place(path: Sequence[str | int], word: str) -> str:
+    pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+    return f"{_cut(pointer, _MAX_PATH) or '/'} {word}"
 
 
 def _of_the_whole(args: Mapping[str, Any]) -> str:

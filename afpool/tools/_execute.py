@@ -67,7 +67,8 @@ class Executing:
     """
 
     __slots__ = (
-        "_artifacts", "_asking", "_credential", "_door", "_name", "_record", "begun", "over", "wanted",
+        "_artifacts", "_asking", "_bound", "_credential", "_door", "_name", "_record", "begun", "over",
+        "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,7 @@ class Executing:
         self._record = record
         self._artifacts = artifacts
         self._credential: Credential | None = None
+        self._bound = False  # a server's, whose reports its pool counts
         self.wanted: Mapping[str, Any] | None = None
         self.begun = False
         self.over = False
@@ -117,30 +119,46 @@ class Executing:
         Raises:
             AfpoolError: A refusal or a failure.
         """
+        self._bound = known.bound
         ctx = self._context()
         self.begun = True
+        record = self._record
+        record.use.waits_for = "run"
+        try:
+            result = await self._run(tool, args, ctx)
+        finally:
+            use = record.use
+            if use.context is None:  # else the stages of its pool stand in the place of this one
+                record.passed("run")
+            use.waits_for = None
+        result = self._as_result(result)
+        if self._asking.hiding is not None:
+            result = await self._asking.hiding.result(result)
+        return self._checked(known, result)
+
+    async def _run(self, tool: Tool, args: JsonObject, ctx: ToolContext) -> Any:
         while True:
             try:
                 result = await run_of(tool)(args, ctx)
             except AfpoolError as error:
                 # whatever verdict a call inside it had: that one did not run, this one did
-                failure = failed(self._name, error) if has_begun(error) else error
+                failure = self._failed(error) if has_begun(error) else error
             except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
-                failure = failed(self._name, error)
+                failure = self._failed(error)
             else:
-                break
+                return result
             # out here, where what the tool raised becomes no context of it
             again = None if ctx.call_id != self._asking.call_id else await self._again(tool, failure)
             if again is None:
                 raise failure
             tool = again
             ctx.call_id = f"{self._asking.call_id}:again"
-            facts = {"call_id": ctx.call_id, "repeated_of": self._asking.call_id, "code": failure.code}
-            self._record.file("tool_repeated", facts)
-        result = self._as_result(result)
-        if self._asking.hiding is not None:
-            result = await self._asking.hiding.result(result)
-        return self._checked(known, result)
+            self._record.repeated(failure, ctx.call_id)
+            ctx.use = self._record.use
+
+    def _failed(self, error: Exception) -> ToolFailed:
+        self._record.note("run", type(error).__name__)
+        return failed(self._name, error)
 
     @property
     def _scrubber(self) -> Scrubber | None:
@@ -156,11 +174,13 @@ class Executing:
         ctx.deadline = asking.deadline
         ctx.chain = asking.chain
         ctx.credential = self._credential
-        ctx.artifacts = NoArtifacts(self.fact) if self._artifacts is None else self._artifacts
+        ctx.artifacts = NoArtifacts(self._record.artifact) if self._artifacts is None else self._artifacts
         ctx.wanted = self.wanted
         ctx.progress = report
         ctx.on_credential = self.hide
         ctx.door = self
+        if self._bound:
+            ctx.use = self._record.use  # what a tool of the host's own calls is another call
         # a server is asked to report where somebody wants to know, and whoever records does
         if asking.on_progress is not None or self._record.listened:
             ctx.on_progress = report
@@ -193,7 +213,7 @@ class Executing:
         scrubber = self._scrubber
         if scrubber is not None:
             report = scrubber.progress(report)
-        self._record.report(report)
+        self._record.report(report, counted=not self._bound)
         told = self._asking.on_progress
         if told is not None and isinstance(report, Progress):
             try:
@@ -202,8 +222,8 @@ class Executing:
                 logger.warning("on_progress raised %s", type(error).__name__)
 
     def fact(self, fact: ArtifactFact) -> None:
-        """Record what happened to an artifact in this call."""
-        self._record.file(fact.event, {**fact.as_json(), "tool": self._name})
+        """Record what a tool says of an artifact in this call."""
+        self._record.artifact(fact)
 
     def _as_result(self, result: Any) -> ToolResult:
         call_id = self._asking.call_id

@@ -184,16 +184,24 @@ async def _ask(hook: Hook, ask: Callable[..., Any], delivery: Delivery, *what: A
     if failure is not None:
         raise failure
     if isinstance(verdict, Deny):
-        raise CallDenied(f"{verdict.reason} ({_what_ran(delivery)})", delivery=delivery)
+        raise _by(hook, CallDenied(f"{verdict.reason} ({_what_ran(delivery)})", delivery=delivery))
     if verdict is None or isinstance(verdict, Replace):
         return verdict
     raise _malfunction(hook, delivery, f"answered with {type(verdict).__name__}")
 
 
 def _malfunction(hook: Hook, delivery: Delivery, what: str) -> CallDenied:
-    return CallDenied(
-        f"the hook {hook.name} {what}, which denies the call ({_what_ran(delivery)})", delivery=delivery
+    return _by(
+        hook,
+        CallDenied(
+            f"the hook {hook.name} {what}, which denies the call ({_what_ran(delivery)})", delivery=delivery
+        ),
     )
+
+
+def _by(hook: Hook, denied: CallDenied) -> CallDenied:
+    denied.hook = hook.name
+    return denied
 
 
 def _what_ran(delivery: Delivery) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from ..pool import BoundTool
 from ._derive import HoldsSchemas, base_of, binding_of
 from ._limits import ceiling_of
+from ._supplied import is_filled
 from ._validation import Validators
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ class KnownTool:
         bound: Whether it is a server's, so that a pool keeps its deadline and knows its verdict.
         wants: Argument name to artifact kind.
         needs: The credential that it needs.
+        filled: Whether the host fills an argument of it.
         prepared: Whether anything is fetched before it runs: what it wants, or needs.
         ceiling: How long its results may be.
     """
 
-    __slots__ = ("arguments", "bound", "ceiling", "needs", "prepared", "results", "wants")
+    __slots__ = ("arguments", "bound", "ceiling", "filled", "needs", "prepared", "results", "wants")
 
     def __init__(self, tool: Tool, arguments: Compiled, results: Compiled | None) -> None:
         self.arguments = arguments
@@ -48,6 +50,7 @@ class KnownTool:
         self.bound = binding_of(tool) is not None
         self.wants: Mapping[str, str] | None = tool.wants
         self.needs: CredentialRequirement | None = tool.needs
+        self.filled = is_filled(tool)
         self.prepared = self.wants is not None or self.needs is not None
         self.ceiling: ResultCeiling | None = ceiling_of(tool)
 

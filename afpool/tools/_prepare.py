@@ -47,12 +47,14 @@ async def prepared(
         IdentityMismatch: The caller is not who asked any more.
     """
     if known.wants is not None:
-        args = await _redeemed(name, tool, known.wants, args, door, scope, executing)
+        with record.stage("wants"):
+            args = await _redeemed(name, tool, known.wants, args, door, scope, record, executing)
         asking.check_caller()
     if known.needs is not None:
-        credential = await credential_for(
-            name, known.needs, door.credentials, record.identity, record, door.on_authorization
-        )
+        with record.stage("credential"):
+            credential = await credential_for(
+                name, known.needs, door.credentials, record.identity, record, door.on_authorization
+            )
         asking.check_caller()
         executing.use_credential(credential)
     return args
@@ -65,16 +67,17 @@ async def _redeemed(
     args: JsonObject,
     door: Door,
     scope: Identity | None,
+    record: CallRecord,
     executing: Executing,
 ) -> JsonObject:
     store = door.store
     if store is None or scope is None:
         refusal = wants_needs_store_refusal(name, wants)
-        executing.fact(ArtifactRefused("dispatch", "no-store", None, refusal))
+        record.artifact(ArtifactRefused("dispatch", "no-store", None, refusal))
         raise NoArtifactStoreError(refusal)
     found = await resolve_in(Scoped(store, scope), name, wants, args, held_input_schema(tool), deadline=inf)
     for fact in found.facts():
-        executing.fact(fact)
+        record.artifact(fact)
     if isinstance(found, WantsRefused):
         raise found.to_error()
     executing.wanted = found.wanted or None

@@ -1,151 +1,121 @@
-"""What is recorded of calls: events for the host, detached from everything that goes on changing.
+"""The record of one call: its events for whoever listens, and its use, which is kept.
 
 Rules:
 
-* An event holds bytes and plain values only. What it tells is decoded anew whenever it is read, so that
-  nobody who runs later changes it and nobody who reads it changes it for others.
 * The names of a start, its progress and its end are the same call's, in this order, each start with one end.
 * An end says what came of the call and, only where a rule acted, what the rule did.
 * What a call may add is bounded, however often its tool reports: the first `REPORTS` are filed, of the later
   ones the 64th, the 128th and so on, and the last one; each with its number, so that the last one's is the
   count.
+* A stage is marked in the use when it is over, also where it was what ended the call: the last mark says
+  where that was. While it lasts the use says that it is waited for.
 * A sink that raises misses the event; the call goes on.
-* What was fetched for a call, or for a call that this one is made from inside of, is in none of its events,
-  whoever chose the words: names of tools and arguments, kinds and labels of artifacts. What comes as bytes
-  has been cleaned by whoever wrote it.
+* What was fetched for a call, or for a call that this one is made from inside of, is in none of its events
+  and not in its use, whoever chose the words: names of tools and arguments, kinds and labels of artifacts.
+  What comes as bytes has been cleaned by whoever wrote it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.model import Progress
-from ..protocol import MalformedMessage, NotJson, decode_json, encode_json
-from ._results import json_of
+from .._base.use import Use, note_refusal
+from ..artifacts import ArtifactMinted
+from . import _call_use as kept
+from ._tool_event import Encoded, EventSink, ToolEvent, reported
 
 if TYPE_CHECKING:
-    from .._base.errors import Delivery
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from .._base.errors import AfpoolError, Delivery
     from .._base.identity import Identity
     from .._base.model import ToolResult
+    from ..artifacts import ArtifactFact
+    from ._call_use import Books
     from ._hiding import Hiding
+    from ._scrub import Scrubber
 
 logger = logging.getLogger("afpool")
 
 REPORTS: Final = 32
-MAX_REPORT: Final = 4_096
-_MAX_NAME: Final = 128
-
-
-@final
-class Encoded:
-    """JSON that is decoded when somebody reads it."""
-
-    __slots__ = ("raw",)
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-
-    def read(self) -> Any:
-        """Decode it."""
-        try:
-            return decode_json(self.raw)
-        except MalformedMessage:
-            return f"[unreadable: {len(self.raw)} bytes]"
-
-
-@final
-class ToolEvent:
-    """One thing that happened to a call.
-
-    Attributes:
-        kind: `tool_start`, `tool_progress`, `tool_end`, `tool_repeated`, `args_invalid`, `result_refused`,
-            `credential_requested`, `credential_acquired`, `credential_failed`,
-            `credential_authorization_required`, or the name of an artifact's fact.
-        at: Seconds on the runtime's clock.
-        call_id: The call.
-        run_id: The run, where there is one.
-        identity: Who the run acts for; `None` where its caller named nobody.
-        code: Of a `tool_end`: the result's.
-        delivery: Of a `tool_end`: the verdict.
-    """
-
-    __slots__ = ("_facts", "at", "call_id", "code", "delivery", "identity", "kind", "run_id")
-
-    def __init__(
-        self,
-        kind: str,
-        at: float,
-        call_id: str,
-        run_id: str | None,
-        identity: Identity | None,
-        facts: Mapping[str, Any],
-        code: str | None = None,
-        delivery: Delivery | None = None,
-    ) -> None:
-        self.kind = kind
-        self.at = at
-        self.call_id = call_id
-        self.run_id = run_id
-        self.identity = identity
-        self.code = code
-        self.delivery = delivery
-        self._facts = facts
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """What it tells, in plain values; the reader's own to change."""
-        return {
-            key: value.read() if isinstance(value, Encoded) else _copied(value)
-            for key, value in self._facts.items()
-        }
-
-    def __repr__(self) -> str:
-        return f"<ToolEvent {self.kind} of call {self.call_id}>"
-
-
-def _copied(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else value
-
-
-EventSink: TypeAlias = Callable[[ToolEvent], object]
 
 
 @final
 class CallRecord:
-    """Files the events of one call; does nothing where nobody listens.
+    """Files the events of one call, where somebody listens, and writes its use.
+
+    Args:
+        books: Where its use is kept.
+        sink: Told of its events; `None` where nobody listens.
+        use: Its use, just begun.
 
     Attributes:
-        identity: Who the run acts for; `None` where its caller named nobody.
+        identity: Who the run acts for; `None` where its caller named nobody. May be set.
         listened: Whether somebody listens.
         hiding: What is hidden in the call; `None` as long as nothing is. May be set.
+        scope: Whose artifacts the call puts; `None` where it has no store. May be set.
+        use: Its use; of a call that was repeated, the second attempt's.
     """
 
     __slots__ = (
-        "_call_id", "_last", "_now", "_reports", "_run_id", "_sink", "_tool", "hiding", "identity",
-        "listened",
+        "_began", "_books", "_call_id", "_last", "_now", "_reports", "_sink", "hiding", "identity",
+        "listened", "scope", "use",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        sink: EventSink | None,
-        now: Callable[[], float],
-        tool: str,
-        call_id: str,
-        run_id: str | None,
-        identity: Identity | None,
-    ) -> None:
+    def __init__(self, books: Books, sink: EventSink | None, use: Use) -> None:
+        self._books = books
         self._sink = sink
-        self._now = now
-        self._tool = tool
-        self._call_id = call_id
-        self._run_id = run_id
+        self._now: Callable[[], float] = books.now
+        self._began = use.began_at
+        self._call_id = use.call_id
         self._reports = 0
         self._last: Encoded | str | None = None  # reported, and not filed
-        self.identity = identity
+        self.identity: Identity | None = None
+        self.scope: Identity | None = None
         self.listened = sink is not None
         self.hiding: Hiding | None = None
+        self.use = use
+
+    def begin(self) -> None:
+        """The use says which tool is meant."""
+        if self._books.begin is not None:
+            self._books.begin(self.use)
+
+    # ------------------------------------------------------------------ stages and notes
+
+    def stage(self, name: str) -> Stage:
+        """Give what a stage is gone through in."""
+        return Stage(self, name)
+
+    def passed(self, name: str) -> None:
+        """A stage that waits for nothing is over."""
+        self.use.marks += (name, self._now())
+
+    def note(self, stage: str, word: str) -> None:
+        """File a fact that does not decide the outcome: a code or the name of a class, never a text."""
+        kept.note(self.use, stage, word, self._now())
+
+    def artifact(self, fact: ArtifactFact) -> None:
+        """File what happened to an artifact in the call."""
+        use = self.use
+        kept.of_artifact(use, fact, self._now())
+        told = self._books.on_minted
+        if isinstance(fact, ArtifactMinted) and told is not None and self.scope is not None:
+            try:
+                told(kept.clean_ticket(fact.meta, self._scrubber), self.scope, use)
+            except Exception as error:  # noqa: BLE001 -- whatever listens, the put has happened
+                logger.warning("on_minted raised %s", type(error).__name__)
+        if self.listened:
+            self.file(fact.event, {**fact.as_json(), "tool": use.name})
+
+    @property
+    def _scrubber(self) -> Scrubber | None:
+        return None if self.hiding is None else self.hiding.scrubber
+
+    # ------------------------------------------------------------------ events
 
     def file(
         self,
@@ -158,13 +128,14 @@ class CallRecord:
         sink = self._sink
         if sink is None:
             return
-        if self.hiding is not None and (scrubber := self.hiding.scrubber) is not None:
+        scrubber = self._scrubber
+        if scrubber is not None:
             facts = {
                 key: value if isinstance(value, Encoded) else scrubber.value(value)
                 for key, value in facts.items()
             }
         event = ToolEvent(
-            kind, self._now(), self._call_id, self._run_id, self.identity, facts, code, delivery
+            kind, self._now(), self._call_id, self.use.run_id, self.identity, facts, code, delivery
         )
         try:
             sink(event)
@@ -173,51 +144,90 @@ class CallRecord:
 
     def start(self, args: Encoded | None) -> None:
         """File the start, with the arguments as they may be shown."""
-        self.file("tool_start", {"tool_name": self._tool, "call_id": self._call_id, "args": args})
+        if not self.listened:
+            return
+        self.file("tool_start", {"tool_name": self.use.name, "call_id": self._call_id, "args": args})
 
-    def report(self, report: Any) -> None:
-        """File what the tool reports of its progress, or keep it until the next one comes."""
+    def report(self, report: Any, *, counted: bool) -> None:
+        """File what the tool reports of its progress, or keep it until the next one comes.
+
+        Args:
+            report: What it reports.
+            counted: Whether it counts in the use; not where a pool counts them.
+        """
+        if counted:
+            self.use.reports += 1
+            if isinstance(report, Progress):
+                self.use.reported = (report.progress, report.total)
         if self._sink is None:
             return
         self._reports = number = self._reports + 1
-        self._last = _reported(report)
+        self._last = reported(report)
         if number <= REPORTS or not number & (number - 1):
             self._file_report()
 
-    def cancelled(self, duration: float) -> None:
-        """File the end of a call that was cancelled, after `duration` seconds."""
-        self._file_last()
-        facts = {
-            "call_id": self._call_id, "result": None, "duration_ms": duration * 1000.0, "status": "cancelled",
-        }  # fmt: skip
-        self.file("tool_end", facts, "cancelled")
+    def repeated(self, failure: AfpoolError, call_id: str) -> None:
+        """An attempt that did not run is followed by a second one, under an id of its own."""
+        first, now = self.use, self._now()
+        note_refusal(first, failure)
+        self._close(first, now)
+        self.use = kept.repeated(first, call_id, now)
+        self._books.open(self.use)
+        self.begin()
+        facts = {"call_id": call_id, "repeated_of": self._call_id, "code": failure.code}
+        self.file("tool_repeated", facts)
 
-    def end(
-        self, own: ToolResult, read: ToolResult, duration: float, *, denied: bool, changed: tuple[str, ...]
-    ) -> None:
+    def cancelled(self, *, begun: bool) -> None:
+        """File the end of a call that was cancelled.
+
+        Args:
+            begun: Whether the tool had been called.
+        """
+        now = self._now()
+        kept.cancelled(self.use, begun=begun)
+        if self.listened:
+            self._file_last()
+            facts = {
+                "call_id": self._call_id, "result": None, "duration_ms": (now - self._began) * 1000.0,
+                "status": "cancelled",
+            }  # fmt: skip
+            self.file("tool_end", facts, "cancelled")
+        self._close(self.use, now)
+
+    def end(self, own: ToolResult, read: ToolResult, *, denied: bool, changed: tuple[str, ...]) -> None:
         """File the end.
 
         Args:
             own: What the tool itself gave, or what refused the call.
             read: What its model reads; the same object where no rule changed it.
-            duration: In seconds.
             denied: Whether a hook kept the tool from running.
             changed: The arguments that a hook changed or a view hides, of a tool that has run.
         """
-        self._file_last()
-        facts: dict[str, Any] = {
-            "call_id": self._call_id, "result": Encoded(own.raw), "duration_ms": duration * 1000.0,
-        }  # fmt: skip
-        if denied:
-            facts["not_executed"] = True
-        else:
-            if own.is_error:
-                facts["error"] = True
-            if changed:
-                facts["changed_arg_keys"] = changed
-        if own is not read:
-            facts["model_result"] = Encoded(read.raw)
-        self.file("tool_end", facts, read.code, read.delivery)
+        use, now = self.use, self._now()
+        kept.answered(use, own, read)
+        use.changed = changed
+        if self.listened:
+            self._file_last()
+            facts: dict[str, Any] = {
+                "call_id": self._call_id, "result": Encoded(own.raw),
+                "duration_ms": (now - self._began) * 1000.0,
+            }  # fmt: skip
+            if denied:
+                facts["not_executed"] = True
+            else:
+                if own.is_error:
+                    facts["error"] = True
+                if changed:
+                    facts["changed_arg_keys"] = changed
+            if own is not read:
+                facts["model_result"] = Encoded(read.raw)
+            self.file("tool_end", facts, read.code, read.delivery)
+        self._close(use, now)
+
+    def _close(self, use: Use, now: float) -> None:
+        if self.hiding is not None and (scrubber := self.hiding.scrubber) is not None:
+            kept.clean(use, scrubber)
+        self._books.close(use, now)
 
     def _file_last(self) -> None:
         if self._last is not None:
@@ -226,42 +236,31 @@ class CallRecord:
     def _file_report(self) -> None:
         payload, self._last = self._last, None
         facts = {
-            "call_id": self._call_id, "tool_name": self._tool, "payload": payload, "number": self._reports,
+            "call_id": self._call_id, "tool_name": self.use.name, "payload": payload,
+            "number": self._reports,
         }  # fmt: skip
         self.file("tool_progress", facts)
 
 
-def written(shown: Mapping[Any, Any]) -> tuple[Encoded, bool]:
-    """Write down what may be shown of arguments, before anybody can change them.
+@final
+class Stage:
+    """One stage of a call: a context that it is gone through in, which notes its wait and its end."""
 
-    Returns:
-        What was written, and whether all of it is JSON; else it holds their names only.
-    """
-    try:
-        return Encoded(encode_json(shown)), True
-    except NotJson:
-        names = [_told(key) for key in shown]
-        return Encoded(encode_json(dict.fromkeys(names, "[not JSON]"))), False
+    __slots__ = ("_name", "_record")
 
+    def __init__(self, record: CallRecord, name: str) -> None:
+        self._record = record
+        self._name = name
 
-def _told(key: object) -> str:
-    """Write a name that may be no string, or none that JSON holds."""
-    name = key if isinstance(key, str) else f"<{type(key).__name__}>"
-    return name[:_MAX_NAME].encode("utf-8", "replace").decode()
+    def __enter__(self) -> None:
+        self._record.use.waits_for = self._name
 
-
-def _reported(report: Any) -> Encoded | str:
-    """Write a report down, and no more of it than `MAX_REPORT`."""
-    kind = type(report).__name__
-    try:
-        if isinstance(report, Progress):
-            message = report.message
-            if message is not None and len(message) > MAX_REPORT:
-                message = f"{message[:MAX_REPORT]}…"
-            told = (("progress", report.progress), ("total", report.total), ("message", message))
-            report = {key: value for key, value in told if value is not None}
-        raw = json_of(report)
-    except Exception:  # noqa: BLE001 -- also an object that raises when it is looked into
-        return f"[not JSON: {kind}]"
-    # of any other JSON a part says nothing
-    return Encoded(raw) if len(raw) <= 8 * MAX_REPORT else f"[{len(raw)} bytes of JSON]"
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        self._record.passed(self._name)
+        self._record.use.waits_for = None

@@ -68,6 +68,11 @@ def refuse_supplied(tool: Tool, args: JsonObject, call_id: str | None = None) ->
             raise
 
 
+def is_filled(tool: Tool) -> bool:
+    """Say whether the host fills an argument of a tool."""
+    return fact(tool, FILLS) is not None
+
+
 @final
 class Filled:
     """What is filled on a tool, through any number of decorations.

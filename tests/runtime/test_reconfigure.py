@@ -134,7 +134,7 @@ async def test_whoever_lists_after_a_reload_joins_no_listing_of_before(caplog: A
 
 async def test_a_configuration_that_never_rests_is_told(monkeypatch: Any) -> None:
     async with runtime({"files": [said("files", "read")]}) as here:
-        ask = here.runtime._lister.ask
+        ask = here.runtime._offers.lister.ask
         rounds = 0
 
         async def busy(*args: Any, **how: Any) -> Any:
@@ -144,7 +144,9 @@ async def test_a_configuration_that_never_rests_is_told(monkeypatch: Any) -> Non
             here.runtime.reconfigure()
             return answer
 
-        monkeypatch.setattr(type(here.runtime._lister), "ask", lambda self, *args, **how: busy(*args, **how))
+        monkeypatch.setattr(
+            type(here.runtime._offers.lister), "ask", lambda self, *args, **how: busy(*args, **how)
+        )
         with pytest.raises(afpool.BindingChanged, match="again and again"):
             await here.runtime.toolset(ALICE)
         assert rounds == 3

@@ -615,7 +615,7 @@ async def test_a_runtime_keeps_nobody_alive() -> None:
         for n in range(5):
             await here.runtime.dispatch(Identity(principal=f"p{n}"), "read")
         gc.collect()
-        assert len(here.runtime._held) == 0
+        assert len(here.runtime._offers.held) == 0
 
 
 async def test_a_server_with_a_schema_of_arguments_refuses_by_it() -> None:

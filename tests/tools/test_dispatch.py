@@ -28,9 +28,9 @@ from afpool import (
     bearer,
 )
 from afpool.tools import RedactionPolicy, content_result, define_tool, derive, redacted
-from afpool.tools._dispatch import MAX_DEPTH
+from afpool.tools._call import MAX_DEPTH
 from afpool.tools._hooks import Hook
-from afpool.tools._record import MAX_REPORT
+from afpool.tools._tool_event import MAX_REPORT
 from tests.tools.door_kit import ALICE, SECRET, Ran, door, refused
 
 SCHEMA = {
