@@ -13,18 +13,29 @@ if TYPE_CHECKING:
     from ._explained import Clause, Explanation
     from ._json import Digests, event_as_json, unix_offset, use_as_json
     from ._lag import Lag, LoopLag
+    from ._numbers import Numbers
     from ._otel import OpenTelemetry
+    from ._queue import SinkState
     from ._record import Record
+    from ._settings import JsonlSettings, RecordSettings, Sink
+    from ._sinks import Sinks, open_sinks
 
 __all__ = [
     "Clause",
     "Digests",
     "Explanation",
+    "JsonlSettings",
     "Lag",
     "LoopLag",
+    "Numbers",
     "OpenTelemetry",
     "Record",
+    "RecordSettings",
+    "Sink",
+    "SinkState",
+    "Sinks",
     "event_as_json",
+    "open_sinks",
     "unix_offset",
     "use_as_json",
 ]
@@ -34,7 +45,11 @@ _HOMES = {
     "_json": ("Digests", "event_as_json", "unix_offset", "use_as_json"),
     "_lag": ("Lag", "LoopLag"),
     "_otel": ("OpenTelemetry",),
+    "_numbers": ("Numbers",),
+    "_queue": ("SinkState",),
     "_record": ("Record",),
+    "_settings": ("JsonlSettings", "RecordSettings", "Sink"),
+    "_sinks": ("Sinks", "open_sinks"),
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -99,7 +99,7 @@ class CallLine(msgspec.Struct, omit_defaults=True, tag_field="kind", tag="call",
     delivery: str | None
     key: str | None
     who: str | None
-    stages: list[list[Any]]
+    stages: list[tuple[str, float]]
     tenant: str | None = None
     name: str | None = None
     run_id: str | None = None
@@ -158,7 +158,7 @@ def call_line(use: Use, digests: Digests, unix: float) -> CallLine:
         use.delivery,
         digests.show(key) if isinstance(key, str) else None,
         person,
-        [[stage, at - began] for stage, at in zip(marks[::2], marks[1::2])],  # noqa: B905 -- pairs by their making
+        [(stage, at - began) for stage, at in zip(marks[::2], marks[1::2])],  # noqa: B905 -- pairs by their making
         tenant,
         None if name == tool else _cut(name),
         use.run_id,
@@ -213,7 +213,7 @@ def use_as_json(use: Use, *, digest: Shows, unix: float) -> dict[str, Any]:
 
     Synchronous; no identity in clear is in it.
     """
-    return _as_plain(call_line(use, digest if isinstance(digest, Digests) else Digests(digest), unix))
+    return _plain(call_line(use, digest if isinstance(digest, Digests) else Digests(digest), unix))
 
 
 def event_as_json(event: Any, *, unix: float) -> dict[str, Any]:
@@ -257,11 +257,11 @@ def as_lines(plain: Sequence[CallLine | dict[str, Any]]) -> list[bytes]:
 def _slowly(plain: CallLine | dict[str, Any]) -> bytes:
     """The rare case: a lone surrogate in a name, an object in a fact, arguments of several lines."""
     if isinstance(plain, CallLine):
-        plain = _as_plain(plain)
+        plain = _plain(plain)
     return json.dumps(plain, separators=(",", ":"), default=_kind_of, skipkeys=True).encode() + b"\n"
 
 
-def _as_plain(line: CallLine) -> dict[str, Any]:
+def _plain(line: CallLine) -> dict[str, Any]:
     shown, line.arguments = line.arguments, None
     plain: dict[str, Any] = msgspec.to_builtins(line)
     if shown is not None:
@@ -270,6 +270,11 @@ def _as_plain(line: CallLine) -> dict[str, Any]:
         except ValueError:
             plain["arguments"] = None
     return plain
+
+
+def as_plain(records: Sequence[CallLine | dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give each as plain data."""
+    return [_plain(one) if isinstance(one, CallLine) else one for one in records]
 
 
 def _kind_of(value: object) -> str:
