@@ -11,6 +11,7 @@ import attrs
 from .._base.model import Tool
 from .._base.names import SEPARATOR, assert_valid_tool_name
 from ..pool import Server
+from ..record import RecordSettings
 from ..tools import Hook, RedactionPolicy, ResultCeiling, ResultLimits
 from ..tools._fills import HostFillFromCredential
 from ..tools._host_filled import check_fills
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .._base.seams import Seams
     from .._base.use import Use
     from ..artifacts import ArtifactStore
+    from ..console import ConsoleSettings
     from ..pool._server import PlanFunction, ShareFunction
     from ..tools import ToolEvent
     from ..tools._supplied import Fills
@@ -48,6 +50,11 @@ def _ceilings(_: object, field: attrs.Attribute[Any], value: Mapping[str, Any]) 
 def _policy(_: object, field: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not isinstance(value, RedactionPolicy):
         raise TypeError(f"{field.name} is a RedactionPolicy, not {type(value).__name__}")
+
+
+def _record(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and not isinstance(value, RecordSettings):
+        raise TypeError(f"{field.name} is a RecordSettings, not {type(value).__name__}")
 
 
 @attrs.frozen(kw_only=True)
@@ -108,6 +115,9 @@ class RuntimeConfig:
         on_use: As `open_pool`.
         on_authorization: Told when somebody has to authorize first, with the server or service, for whom, and
             what is needed; the only place where the address goes. Synchronous.
+        record: Where its records go beside the ring; nowhere where absent.
+        console: Whether somebody may look inside while it runs, and where: `True` for a Unix socket of this
+            user's, or a `ConsoleSettings`.
         pool: Further arguments of `open_pool`: its callbacks and limits.
         seams: Clock, random, ids, network, threads.
     """
@@ -134,6 +144,8 @@ class RuntimeConfig:
     on_event: Callable[[ToolEvent], object] | None = None
     on_use: Callable[[Use], object] | None = None
     on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None
+    record: RecordSettings | None = attrs.field(default=None, validator=_record)
+    console: bool | ConsoleSettings = False
     pool: Mapping[str, Any] = attrs.field(default=_NONE, converter=_copied)
     seams: Seams | None = None
 
@@ -141,6 +153,7 @@ class RuntimeConfig:
         _check_each("servers", self.servers, Server)
         _check_each("tools", self.tools, Tool)
         _check_each("hooks", self.hooks, Hook)
+        _check_console(self.console)
         servers = [server.name for server in self.servers]
         for name, rules in self.rules.items():
             if name not in servers:
@@ -196,6 +209,15 @@ class RuntimeConfig:
                 f"the tool {name!r} wants artifacts for {wanted}, and there is no artifact store: give one "
                 "as `artifacts`, or drop its `wants`"
             )
+
+
+def _check_console(console: object) -> None:
+    if isinstance(console, bool):
+        return
+    from ..console import ConsoleSettings
+
+    if not isinstance(console, ConsoleSettings):
+        raise TypeError(f"console is True, False or ConsoleSettings, not {type(console).__name__}")
 
 
 def _check_each(what: str, values: Sequence[object], kind: type) -> None:

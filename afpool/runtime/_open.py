@@ -10,7 +10,9 @@ import trio
 
 from .._base.seams import Seams
 from ..pool import open_pool
+from ..record import open_sinks
 from ._config import RuntimeConfig
+from ._console import console_beside
 from ._runtime import Runtime
 
 if TYPE_CHECKING:
@@ -28,29 +30,36 @@ async def open_runtime(config: RuntimeConfig | None = None, /, **fields: Any) ->
     Raises:
         TypeError: Something is not of its kind.
         ValueError: Two tools of one name, a tool that wants artifacts without a store, rules for no server.
+        CannotOpenConsole: The console cannot listen where it is told to.
 
-    Leaving closes the pool as `open_pool` does; an exception of the block leaves as itself. What was given
-    (an artifact store, a credential provider) is its giver's to close.
+    Leaving closes the pool as `open_pool` does, then writes what waits for a sink of its record; an exception
+    of the block leaves as itself. What was given (an artifact store, a credential provider) is its giver's to
+    close.
     """
     config = RuntimeConfig(**fields) if config is None else attrs.evolve(config, **fields)
     seams = Seams() if config.seams is None else config.seams
     if seams.now is trio.current_time:
         seams = attrs.evolve(seams, now=trio.lowlevel.current_clock().current_time)
-    async with open_pool(
-        config.servers,
-        plan=config.plan,
-        share=config.share,
-        credentials=config.credentials,
-        signer=config.signer,
-        secret=config.secret,
-        on_use=config.on_use,
-        on_authorization=config.on_authorization,
-        seams=seams,
-        **config.pool,
-    ) as pool:
-        runtime = Runtime(config, pool, seams)
+    async with (
+        open_sinks(config.record, seams=seams) as sinks,
+        open_pool(
+            config.servers,
+            plan=config.plan,
+            share=config.share,
+            credentials=config.credentials,
+            signer=config.signer,
+            secret=config.secret,
+            on_use=config.on_use,
+            on_authorization=config.on_authorization,
+            seams=seams,
+            **config.pool,
+        ) as pool,
+    ):
+        sinks.attach(pool)
+        runtime = Runtime(config, pool, seams, sinks)
         try:
-            yield runtime
+            async with console_beside(runtime):
+                yield runtime
         finally:
             runtime.close()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._config import RuntimeConfig
     from ._runtime import Runtime
 
-FIXED: Final = ("signer", "secret", "artifacts", "on_use", "on_authorization", "seams")
+FIXED: Final = ("signer", "secret", "artifacts", "on_use", "on_authorization", "console", "seams")
 """What a runtime is opened with for good."""
 
 _LIMITS: Final = frozenset(field.name for field in attrs.fields(Limits))

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from .._base.secret import Secret
     from .._base.use import Use
     from ..artifacts import ArtifactMeta
+    from ..console import Console
     from ..pool import Pool, Reconfigured
+    from ..record import LoopLag
+    from ..record import Sinks
     from ._config import RuntimeConfig
     from ._toolset import RuntimeToolset
 
@@ -49,23 +52,29 @@ class Runtime:
         config: As given.
         pool: The pool of the servers.
         seams: Clock, random, ids.
+        sinks: What its records are handed to, and the numbers of its calls.
         running: The uses of the calls under way, through whichever door, oldest first.
         on_minted: Told of each artifact that a call or a run puts: its ticket without secrets, whose it is,
             and the use of the call, if it is one's. Synchronous.
         open_runs: The runs that somebody holds.
+        lag: How late the event loop is, where somebody has it measured (`measured`).
+        console: Its console, where it has one.
         closed: It takes no further call.
     """
 
-    def __init__(self, config: RuntimeConfig, pool: Pool, seams: Seams) -> None:
+    def __init__(self, config: RuntimeConfig, pool: Pool, seams: Seams, sinks: Sinks) -> None:
         self.config = config
         self.pool = pool
         self.seams = seams
+        self.sinks = sinks
         self.running: dict[int, Use] = {}
         self.on_minted: OnMinted | None = None
         self._door = self.make_door(config)
         served = {server.name: self.serve(server.name, config) for server in config.servers}
         self._offers = Offers(self, config, served)
         self.open_runs = OpenRuns()
+        self.lag: LoopLag | None = None
+        self.console: Console | None = None
         self.closed = False
 
     # ------------------------------------------------------------------ the public face
@@ -303,6 +312,15 @@ class Runtime:
         if asking.tool is None:
             asking.problem = unknown(asking.name, toolset)
         return toolset
+
+    def measured(self) -> LoopLag:
+        """Have the event loop measured, for as long as the pool is open; give what measures it."""
+        if self.lag is None:
+            from ..record import LoopLag
+
+            self.lag = LoopLag()
+            self.pool.background.spawn(self.lag.run)
+        return self.lag
 
     def close(self) -> None:
         """Take no further call; what runs is ended by the pool. Synchronous."""
