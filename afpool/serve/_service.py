@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from ..config import Config, ConfiguredCredentials
     from ._proof import Proof
+    from ._spans import Spans
     from ._streams import EventChannel, Reply
 
 logger = logging.getLogger("afpool.serve")
@@ -99,7 +100,7 @@ class Service:
         self._listening = Listening()
         links = Links(runtime.config.secret)
         self._calls = Calls(runtime, self._limits, bridge.questions, links, nursery, info)
-        kernel = Kernel(self._calls, Resources(runtime, links), self._listening, info)
+        kernel = Kernel(self._calls, Resources(runtime, links), self._listening, info, _spans_of(runtime))
         self._http = HttpEndpoint(kernel, self._sessions, config.limits, nursery)
         sockets = SocketEndpoint(kernel, self._sessions)
         guard = self._guard(config)
@@ -276,6 +277,16 @@ class Service:
         self._bridge.questions.sweep()
         self._listening.sweep()
         self._calls.sweep(now)
+
+
+def _spans_of(runtime: Runtime) -> Spans | None:
+    """What traces requests, where the runtime's calls are traced."""
+    record = runtime.config.record
+    if record is None or record.tracing is None:
+        return None
+    from ._spans import Spans
+
+    return Spans(record.tracing)
 
 
 def _accepting(front: Front, listener: trio.SocketListener) -> Any:
