@@ -277,5 +277,18 @@ class DefinitionTable:
             known = self._catalogs[key] = Catalog(listed, tuple(refused), digest, by_name)
         return known
 
+    def definitions(self) -> Iterator[Definition]:
+        """Go through the definitions that somebody holds. Lazily: an unfinished look costs what it saw."""
+        return self._definitions.values()
+
+    def catalogs(self) -> Iterator[Catalog]:
+        """Go through the lists that somebody holds, likewise."""
+        return self._catalogs.values()
+
+    @property
+    def catalog_count(self) -> int:
+        """How many lists somebody holds."""
+        return len(self._catalogs)
+
     def __len__(self) -> int:
         return len(self._definitions)

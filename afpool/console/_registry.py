@@ -69,7 +69,8 @@ class Table:
         help: One line.
         columns: Of each row.
         rows: Makes the rows: tuples of plain values, one for each column; where `identities` is set, and one
-            more behind them, whose row it is (an `Identity` or `None`).
+            more behind them, whose row it is (an `Identity` or `None`). Asynchronous where much has to be
+            gone through before there is a first row.
         identities: Whether rows belong to identities: `tenant=` and others select then, and `reveal` shows.
         older: The column of kind `seconds` that `older=10s` is about.
         sort: The order without `sort=`, such as `-waiting`; `None` as the rows come.
@@ -79,7 +80,7 @@ class Table:
     name: str
     help: str
     columns: tuple[Column, ...]
-    rows: Callable[[Ask], Iterable[tuple[Any, ...]]]
+    rows: Callable[[Ask], Iterable[tuple[Any, ...]] | AsyncIterator[tuple[Any, ...]]]
     identities: bool = False
     older: str | None = None
     sort: str | None = None
@@ -119,10 +120,14 @@ class Registry:
 
     Args:
         seams: Clock of the pool that they are about.
+
+    Attributes:
+        sources: What the tables of the pool read from, for whoever adds to them.
     """
 
     def __init__(self, seams: Seams) -> None:
         self.seams = seams
+        self.sources: Any = None
         self.tables: dict[str, Table] = {}
         self.commands: dict[tuple[str, ...], Command] = {}
         self._services: list[Callable[[], Awaitable[object]]] = []
@@ -290,7 +295,7 @@ class Registry:
             found = await ask.slices.sorted(found, order, reverse=reverse)
         rows: list[list[Any]] = []
         async for row in ask.slices.each(found[:limit]):
-            cells = [row[at] for at in chosen]
+            cells = [_rounded(row[at]) for at in chosen]
             if reveal:
                 cells += _named(row[width])
             rows.append(cells)
@@ -465,6 +470,11 @@ def _split(line: str) -> tuple[list[str], str]:
         raise CommandError("too-long", "the line is too long")
     words = line.split(" ")
     return [word for word in words[:-1] if word], words[-1]
+
+
+def _rounded(value: Any) -> Any:
+    """Microseconds are enough: what is beyond them are digits of the arithmetic."""
+    return round(value, 6) if type(value) is float else value
 
 
 def _named(who: Identity | None) -> list[str | None]:

@@ -7,13 +7,14 @@ and not trio's: what is bounded is how long the loop is held.
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import msgspec
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 T = TypeVar("T")
@@ -58,11 +59,16 @@ class Slices:
             await trio.lowlevel.checkpoint()
             self._began = self._clock()
 
-    async def each(self, things: Iterable[T]) -> AsyncIterator[T]:
+    async def each(self, things: Iterable[T] | AsyncIterator[T]) -> AsyncIterator[T]:
         """Go through something that is made lazily; its own steps count as well.
 
         What it goes through must bear that the world changes between two of its items.
         """
+        if isinstance(things, AsyncIterator):
+            async for thing in things:
+                yield thing
+                await self.step()
+            return
         for thing in things:
             yield thing
             self._left -= 1

@@ -1,32 +1,35 @@
 """What tables and commands read from, and how what was typed finds it.
 
-A key is known by the digest that stands for it, a client and a call by their ids; each may be cut short as long
-as it means one thing. Looking for a digest means computing many: it is done in slices, and what was computed
-for a living actor is kept as long as the actor lives.
+A key is known by the digest that stands for it, a client and a call by their ids; keys and calls may be cut
+short as long as they mean one thing. Looking for a digest means computing many: it is done in slices.
 """
 
 from __future__ import annotations
 
-import weakref
+import itertools
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from ..record import Digests
+from ..record import Digests, event_as_json, unix_offset, use_as_json
 from ._ask import CommandError, shown
 from ._parse import nearest, unknown
+from ._slices import Slices
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from .._base.identity import Identity
     from .._base.use import Use
     from ..client import Client
     from ..pool import Pool
     from ..pool._actor import KeyActor
     from ..pool._call import Call
-    from ..record import LoopLag, Numbers, Record
-    from ._slices import Slices
+    from ..record import LoopLag, Numbers, Record, SinkState
 
 _AMBIGUOUS: Final = 5
+COMPLETED: Final = 50
+LOOKED_AT: Final = 1000
 
 
 @attrs.define
@@ -52,6 +55,10 @@ class Sources:
         lag: How late the loop is, where that is measured.
         numbers: Counts of its calls, where they are counted.
         console: The console that asks, for what it says of itself.
+
+    Attributes:
+        more_memory: Give rows of `show memory` for what layers above hold.
+        sink_states: Gives how the sinks of the record are doing.
     """
 
     def __init__(
@@ -69,26 +76,59 @@ class Sources:
         self.numbers = numbers
         self.console = console
         self.digests = Digests(pool.digest)
-        self._shown: weakref.WeakKeyDictionary[KeyActor, str] = weakref.WeakKeyDictionary()
+        self.more_memory: list[Callable[[], Iterable[tuple[Any, ...]]]] = []
+        self.sink_states: Callable[[], Iterable[SinkState]] = tuple
+
+    def count_with(self, numbers: Numbers) -> None:
+        """Take the rates and times from somebody who counts anyway, and count no more by itself."""
+        before, self.numbers = self.numbers, numbers
+        if before is not None and before is not numbers:
+            before.close()
 
     # ------------------------------------------------------------------ digests
 
     def key_of(self, actor: KeyActor) -> str:
         """The digest that stands for an actor's key."""
-        digest = self._shown.get(actor)
-        if digest is None:
-            digest = self._shown[actor] = actor.shown
-        return digest
+        return actor.shown
 
     def key_of_use(self, use: Use) -> str | None:
         """The digest of the key that a call was for; `None` where it had none."""
         return self.digests.show(use.key) if isinstance(use.key, str) else None
 
-    def tenant(self, who: Identity | None) -> str | None:
-        """The digest that stands for a tenant."""
-        return None if who is None or who.tenant is None else self.digests.show(who.tenant, "t")
+    def who(self, who: Identity | None) -> str | None:
+        """The digest that stands for whom something acts for."""
+        return None if who is None else self.digests.person(who)[1]
+
+    def unix(self) -> float:
+        """Seconds to add to the pool's clock for Unix time."""
+        return unix_offset(self.pool.seams)
+
+    def use_plain(self, use: Use) -> dict[str, Any]:
+        """A call's facts as plain data."""
+        return use_as_json(use, digest=self.digests, unix=self.unix())
+
+    def event_plain(self, event: Any) -> dict[str, Any]:
+        """An event as plain data."""
+        return event_as_json(event, unix=self.unix())
 
     # ------------------------------------------------------------------ what is under way
+
+    def counted(self) -> dict[str, Any]:
+        """What is counted of calls; empty where nobody counts."""
+        return {} if self.numbers is None else self.numbers.overview()
+
+    def sinks(self) -> list[dict[str, Any]]:
+        """What every sink of the record has dropped, and what waits in front of it."""
+        return [
+            {"name": sink.name, "dropped": sink.dropped, "queued": sink.queued, "trouble": sink.trouble}
+            for sink in self.sink_states()
+        ]
+
+    def under_way(self) -> list[Use]:
+        """The uses of all calls under way, those at a door in front of the pool too."""
+        if self.record is not None:
+            return self.record.running()
+        return [call.use for call in list(self.pool.running.values())]
 
     def at_work(self) -> dict[KeyActor, AtWork]:
         """The calls under way, by key. One look at each."""
@@ -118,6 +158,30 @@ class Sources:
                 found[key] = backoff
         return found
 
+    # ------------------------------------------------------------------ completing
+
+    async def keys_like(self, word: str) -> list[str]:
+        """Digests that begin so, a few of many."""
+        found: list[str] = []
+        async for actor in Slices().each(self.pool.actors()):
+            key = self.key_of(actor)
+            if key.startswith(word):
+                found.append(key)
+                if len(found) >= COMPLETED:
+                    break
+        return found
+
+    def calls_like(self, word: str) -> list[str]:
+        """Ids of calls that begin so: those under way, then the newest."""
+        found: dict[str, None] = {}
+        running = [call.use for call in list(self.pool.running.values())]
+        for use in itertools.chain(running, itertools.islice(reversed(self.pool.records.uses), LOOKED_AT)):
+            if use.call_id.startswith(word):
+                found[use.call_id] = None
+                if len(found) >= COMPLETED:
+                    break
+        return list(found)
+
     # ------------------------------------------------------------------ finding
 
     async def actor(self, text: str, slices: Slices) -> KeyActor:
@@ -131,10 +195,9 @@ class Sources:
                 "unknown-id", f"{shown(text)} is no key; a key is shown as k: and hexadecimal digits",
                 ["show actors"],
             )  # fmt: skip
-        found: list[KeyActor] = []
-        async for actor in slices.each(self.pool.actors()):
-            if self.key_of(actor).startswith(text):
-                found.append(actor)
+        found = [
+            actor async for actor in slices.each(self.pool.actors()) if self.key_of(actor).startswith(text)
+        ]
         if not found:
             raise CommandError("unknown-id", f"there is no key {shown(text)} now", ["show actors"])
         if len(found) > 1:
@@ -222,7 +285,7 @@ def state_of(actor: KeyActor, backoffs: dict[str, Any]) -> str:
         return "removed"
     if machine.draining is not None:
         return "draining"
-    if machine.paused:
+    if machine.paused or machine.limits.halted:
         return "paused"
     if machine.ghosts is not None:
         return "recovering"
@@ -246,8 +309,10 @@ def list_state_of(actor: KeyActor) -> Any:
 
 
 def place_shown(transport: Any) -> str:
-    """Where a plan leads, as it may be shown: an origin or the name of a command, and nothing of a path,
-    a query, arguments or headers."""
+    """Where a plan leads, as it may be shown: an origin or the name of a command.
+
+    Nothing of a path, a query, arguments, headers or a proxy.
+    """
     origin = getattr(transport, "origin", None)
     if origin is None and hasattr(transport, "url"):
         from ..transports import origin_of

@@ -45,6 +45,7 @@ class Stream:
         self.ended: str | None = None
         self.spent = 0.0
         self._news = trio.Event()
+        self._over = trio.Event()
         self._last = float("-inf")
 
     async def next(self) -> dict[str, Any] | None:
@@ -55,8 +56,9 @@ class Stream:
         """
         await trio.lowlevel.checkpoint()
         while True:
-            if self.ended is None:
-                await trio.sleep_until(self._last + self.every)
+            if trio.current_time() < self._last + self.every:
+                with trio.CancelScope(deadline=self._last + self.every):
+                    await self._over.wait()
             began = time.perf_counter()
             frame = await self.make()
             self.spent = time.perf_counter() - began
@@ -87,6 +89,7 @@ class Stream:
             try:
                 self.let_go()
             finally:
+                self._over.set()
                 self.wake()
 
     def let_go(self) -> None:

@@ -115,7 +115,7 @@ class Shares:
         if len(self._unshared) > UNSHARED_KEPT:
             del self._unshared[next(iter(self._unshared))]
         self._entries.pop(entry.key, None)
-        actor.pool.event("unshared", actor, why="a member's own list differs")
+        entry.list.event = actor.pool.event("unshared", actor, why="a member's own list differs")
 
     def end_server(self, server: str) -> None:
         """The server is configured otherwise: its lists are nobody's, and what was shared may be again."""
@@ -133,6 +133,10 @@ class Shares:
             entry.listener = None
             if client.may_hear:
                 entry.list.unsettle(LISTENER_GONE)
+
+    def entries(self) -> list[Entry]:
+        """Every living entry."""
+        return list(self._entries.values())
 
     def __len__(self) -> int:
         return len(self._entries)
