@@ -228,7 +228,7 @@ class _Told:
             sent = any(stage.name == "sent" for stage in view.stages)
             facts = {"delivery": use.delivery, "attempts": use.attempts, "bytes_out": use.bytes_out}
             found.append(Clause(None, verdict(use, sent=sent), facts, "use"))
-        spent = shares_of(view.stages, view.whole)
+        spent = shares_of(view.stages, view.whole, use.waits_for if view.runs else None)
         told = [
             f"{quoted(name)} {took(seconds)} ({part})"
             for name, seconds in spent[:6]

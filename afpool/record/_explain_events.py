@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SENTENCES: Final[dict[str, str]] = {
     "list-changed": "the server announced a changed tool list",
     "stream-lost": "the notification stream of client {client} was lost, so that its list was in doubt",
-    "list": "a list of another content came: generation {generation}",
+    "list": "a changed list, generation {generation}, came",
     "opened": "client {client} was opened",
     "open-failed": "an opening of a client failed",
     "evicted": "client {client} was evicted, since nobody used it",

@@ -60,7 +60,7 @@ def _running(view: View) -> str:
     if view.waits is None:
         return f"{text}; it waits for nothing that is filed"
     name, since, door = view.waits
-    text += f", and for {took(view.now - since)} now {words_of(name, door=door).during}"
+    text += f", and for {took(view.now - since)} now has been {words_of(name, door=door).doing}"
     held = _held(view)
     return f"{text}; {held}" if held else text
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
+from ._explain_words import quoted
+
 if TYPE_CHECKING:
     from .._base.use import Use
 
@@ -21,41 +23,92 @@ _OF_THE_DOOR: Final = frozenset({"listing", "hooks", "arguments", "fill", "wants
 class Words(NamedTuple):
     """How a stage is told.
 
-    `during` follows "while"; `done` stands before a duration; a stage that is no wait has none.
+    `during` follows "while", `done` stands before a duration, `doing` follows "has been".
     """
 
     during: str
     done: str
+    doing: str = ""
 
 
 POOL: Final[dict[str, Words]] = {
-    "plan": Words("its plan was asked for", "the app was asked for the plan"),
-    "list": Words("its tool list was asked for again", "the tool list was asked for again"),
-    "admission": Words("it waited for a place of its key", "waited for a place of its key"),
-    "runtime-admission": Words(
-        "it waited for a place of the runtime", "held a place of its key and waited for one of the runtime"
+    "plan": Words(
+        "the app was being asked for the plan",
+        "the app was asked for the plan",
+        "asking the app for the plan",
     ),
-    "credential": Words("the credential was being fetched", "the credential for the request was fetched"),
-    "sign": Words("the request was being signed", "the request was signed"),
-    "input": Words("the server's questions were being answered", "the server's questions were answered"),
-    "retry": Words("it waited before another attempt", "waited before another attempt"),
-    "listen": Words("the notification stream was being opened", "the notification stream was opened"),
-    "connect": Words("a connection was being made", "a connection was made or taken"),
-    "write": Words("the request was about to be written", "the request was about to be written"),
-    "resume": Words("the rest of the answer was asked for", "the rest of the answer was asked for"),
-    "server": Words("the server worked", "waited for the server's answer"),
-    "answered": Words("the server worked", "the server's answer came"),
+    "list": Words(
+        "its tool list was being asked for again",
+        "the tool list was asked for again",
+        "waiting for a fresh tool list",
+    ),
+    "admission": Words(
+        "it waited for a place of its key",
+        "waited for a place of its key",
+        "waiting for a place of its key",
+    ),
+    "runtime-admission": Words(
+        "it waited for a place of the runtime",
+        "held a place of its key and waited for one of the runtime",
+        "waiting for a place of the runtime",
+    ),
+    "credential": Words(
+        "the credential was being fetched",
+        "the credential for the request was fetched",
+        "waiting for its credential",
+    ),
+    "sign": Words("the request was being signed", "the request was signed", "waiting for the signer"),
+    "input": Words(
+        "the server's questions were being answered",
+        "the server's questions were answered",
+        "waiting for answers to the server's questions",
+    ),
+    "retry": Words(
+        "it waited before another attempt", "waited before another attempt", "waiting before another attempt"
+    ),
+    "listen": Words(
+        "the notification stream was being opened",
+        "the notification stream was opened",
+        "opening the notification stream",
+    ),
+    "connect": Words("a connection was being made", "a connection was made or taken", "connecting"),
+    "write": Words("the request was being written", "the request was about to be written", "writing"),
+    "resume": Words(
+        "the rest of the answer was being asked for",
+        "the rest of the answer was asked for",
+        "asking for the rest of the answer",
+    ),
+    "server": Words("the server worked", "waited for the server's answer", "waiting for the server's answer"),
+    "answered": Words("the server worked", "the server's answer came", "waiting for the server's answer"),
 }
 DOOR: Final[dict[str, Words]] = {
-    "listing": Words("tools were being listed to find its name", "tools were listed to find the name"),
-    "hooks": Words("hooks were being asked", "the host's hooks were asked"),
-    "arguments": Words("its arguments were being checked", "the arguments were checked"),
-    "fill": Words("arguments were being filled by the host", "the host filled arguments"),
-    "wants": Words("artifacts were being redeemed", "references in the arguments became data"),
-    "credential": Words("the tool's credential was being fetched", "the tool's credential was fetched"),
-    "run": Words("the tool ran", "the tool ran"),
-    "after": Words("hooks were being asked about the result", "the host's hooks were asked about the result"),
-    "limits": Words("the result was being cut to its limits", "the result was held to its limits"),
+    "listing": Words(
+        "tools were being listed to find its name", "tools were listed to find the name", "listing tools"
+    ),
+    "hooks": Words("hooks were being asked", "the host's hooks were asked", "waiting for the host's hooks"),
+    "arguments": Words(
+        "its arguments were being checked", "the arguments were checked", "having its arguments checked"
+    ),
+    "fill": Words(
+        "arguments were being filled by the host", "the host filled arguments", "having arguments filled"
+    ),
+    "wants": Words(
+        "artifacts were being redeemed", "references in the arguments became data", "waiting for artifacts"
+    ),
+    "credential": Words(
+        "the tool's credential was being fetched",
+        "the tool's credential was fetched",
+        "waiting for the tool's credential",
+    ),
+    "run": Words("the tool ran", "the tool ran", "running"),
+    "after": Words(
+        "hooks were being asked about the result",
+        "the host's hooks were asked about the result",
+        "waiting for the host's hooks",
+    ),
+    "limits": Words(
+        "the result was being cut to its limits", "the result was held to its limits", "having its result cut"
+    ),
 }
 CHECKS: Final[dict[str, Words]] = {
     "start": Words("it began", "the caller and what the tool was listed under were checked"),
@@ -105,7 +158,8 @@ class Stage:
 def words_of(name: str, *, door: bool) -> Words:
     """Give the words of a stage, also of one that is not known here."""
     known = (DOOR.get(name) if door else None) or POOL.get(name) or CHECKS.get(name) or DOOR.get(name)
-    return known or Words(f"it was at `{name}`", f"stage `{name}`")
+    named = quoted(name)
+    return known or Words(f"it was at {named}", f"stage {named}", f"at {named}")
 
 
 def stages_of(use: Use) -> list[Stage]:
@@ -137,10 +191,15 @@ def waiting_now(use: Use) -> tuple[str, float, bool] | None:
     return use.waits_for, since, door and use.waits_for in DOOR
 
 
-def shares_of(stages: list[Stage], whole: float) -> list[tuple[str, float]]:
+def shares_of(stages: list[Stage], whole: float, now: str | None = None) -> list[tuple[str, float]]:
     """Add up where the time went: (stage, seconds), the longest first.
 
     What the server took is `server`, from the first byte to its answer; the way to the first byte `write`.
+
+    Args:
+        stages: Of the call.
+        whole: What it took.
+        now: What it waits for, where it runs still.
     """
     spent: dict[str, float] = {}
     for stage in stages:
@@ -149,7 +208,8 @@ def shares_of(stages: list[Stage], whole: float) -> list[tuple[str, float]]:
             spent[name] = spent.get(name, 0.0) + stage.took
     rest = whole - (stages[-1].ended if stages else 0.0)
     if rest > 0:
-        spent["end"] = rest
+        name = "end" if now is None else now
+        spent[name] = spent.get(name, 0.0) + rest
     return sorted(spent.items(), key=lambda pair: -pair[1])
 
 
