@@ -28,15 +28,19 @@ def run(options: argparse.Namespace, out: Output) -> int:
     if out.json:
         out.document(_next(bind))
         return DONE
+    from ..demo import CONSOLE
     from ..demo import run as play
 
-    code = play()
+    code = play(f"{afpool_command()} console {CONSOLE}")
     if code == DONE:
         found = _next(bind)
         out.data("\nServe it to any MCP client. In one terminal:\n")
         out.data(f"    {found['serve']}")
         out.data("\nand in the client's configuration (alice of acme, for a day):\n")
         out.data(f"    {json.dumps(found['client'])}")
+        out.data("\nand look inside while it serves, from another terminal:\n")
+        for line in found["inside"]:
+            out.data(f"    {line}")
     return code
 
 
@@ -56,6 +60,10 @@ def _next(bind: str) -> dict[str, Any]:
     said = "" if bind == BIND else f" --bind {bind}"
     return {
         "serve": f"{afpool_command()} serve --demo{said}",
+        "inside": [
+            f"{afpool_command()} console demo",
+            f"{afpool_command()} show actors --process demo",
+        ],
         "client": {
             "mcpServers": {
                 "afpool": {

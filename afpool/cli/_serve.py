@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._called import afpool_command
 from ._failures import Failure, Usage
 from ._logs import log_lines
 from ._reading import configured
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..config import Config
+    from ..console import Console
     from ..serve import Service
     from ._output import Output
 
@@ -130,4 +133,28 @@ class _Started:
         self._out = out
 
     def started(self, service: Service) -> None:
-        _told(self._out, {"event": "ready", "addresses": list(service.addresses)})
+        console = service.runtime.console
+        inside = () if console is None else console.addresses
+        _told(self._out, {"event": "ready", "addresses": list(service.addresses), "console": list(inside)})
+        if console is not None and not self._out.json:
+            for line in how_to_attach(console):
+                _told(self._out, line)
+
+
+def how_to_attach(console: Console) -> list[str]:
+    """Say which commands show what goes on inside."""
+    called = afpool_command()
+    lines = []
+    if console.found:
+        pid = os.getpid()
+        lines += [
+            "",
+            "look inside from another terminal:",
+            f"    {called} console {pid}",
+            f"    {called} show actors --process {pid}",
+        ]
+    elif console.path is not None:
+        lines += ["", "look inside from another terminal:", f"    {called} console {console.path}"]
+    pages = [address for address in console.addresses if not address.startswith("unix:")]
+    lines += [f"    or in a browser, with a token: {address}" for address in pages]
+    return lines

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._components import open_components as open_components
     from ._config import Changes as Changes
     from ._config import Config as Config
+    from ._console_settings import ConsoleConfig as ConsoleConfig
     from ._identity_settings import Claim as Claim
     from ._identity_settings import IdentityConfig as IdentityConfig
     from ._identity_settings import JwtConfig as JwtConfig
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "_components": ("ConfiguredCredentials", "open_components"),
     "_config": ("Changes", "Config"),
+    "_console_settings": ("ConsoleConfig",),
     "_load": ("load_config",),
     "_place": ("Origin",),
     "_problems": ("ConfigError", "Problem"),
@@ -51,7 +53,7 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials",
+    "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials", "ConsoleConfig",
     "CredentialConfig", "IdentityConfig", "JwtConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig",
     "ResultSettings", "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles",
     "TokensConfig", "config_schema", "load_config", "open_components",

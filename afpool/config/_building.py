@@ -216,6 +216,7 @@ def runtime_config(config: Config, hooks: dict[str, Any]) -> RuntimeConfig:
         "repeat": runtime.repeat,
         "deadline": runtime.deadline,
         "list_patience": runtime.list_patience,
+        "console": config.console.settings() or False,
     }
     pool = _pool_arguments(runtime) | dict(hooks.pop("pool", {}))
     return RuntimeConfig(**(said | hooks), pool=pool)

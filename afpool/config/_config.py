@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ._console_settings import ConsoleConfig
 from ._place import Origin  # noqa: TC001  (attrs resolves the annotations)
 from ._problems import Problem  # noqa: TC001  (attrs resolves the annotations)
 from ._runtime_settings import ArtifactsConfig, CredentialConfig, RuntimeSettings
@@ -35,6 +36,7 @@ class Changes:
         artifacts: Whether the store differs.
         runtime: Whether the runtime's settings differ.
         serve: Whether the service's do.
+        console: Whether the console does.
     """
 
     added: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Changes:
     artifacts: bool = False
     runtime: bool = False
     serve: bool = False
+    console: bool = False
 
     def __bool__(self) -> bool:
         return bool(
@@ -55,6 +58,7 @@ class Changes:
             or self.artifacts
             or self.runtime
             or self.serve
+            or self.console
         )
 
 
@@ -67,6 +71,7 @@ class Config:
         runtime: How the runtime works.
         serve: How the service stands at its door.
         artifacts: Where large results live.
+        console: Where somebody may look inside.
         credentials: Credentials by the name of their service.
         source: Every file that was read, for watching them.
         origins: Key of a setting to where its value came from.
@@ -79,6 +84,7 @@ class Config:
     runtime: RuntimeSettings = attrs.field(factory=RuntimeSettings)
     serve: ServeConfig = attrs.field(factory=ServeConfig)
     artifacts: ArtifactsConfig = attrs.field(factory=ArtifactsConfig)
+    console: ConsoleConfig = attrs.field(factory=ConsoleConfig)
     credentials: Mapping[str, CredentialConfig] = _NONE
     source: tuple[Path, ...] = attrs.field(default=(), eq=False)
     origins: Mapping[str, Origin] = attrs.field(default=_NONE, eq=False, repr=False)
@@ -138,4 +144,5 @@ class Config:
             artifacts=self.artifacts != other.artifacts,
             runtime=self.runtime != other.runtime,
             serve=self.serve != other.serve,
+            console=self.console != other.console,
         )

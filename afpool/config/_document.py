@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ._console_settings import ConsoleConfig
 from ._files import BadFile, read_env, read_text
 from ._kinds import INVALID, Kind, Unfit, named
 from ._kinds_of_many import Named
@@ -194,6 +195,9 @@ class Document:
     )
     artifacts: ArtifactsConfig = attrs.field(
         factory=ArtifactsConfig, metadata=setting(Record(ArtifactsConfig), "Where large results live.")
+    )
+    console: ConsoleConfig = attrs.field(
+        factory=ConsoleConfig, metadata=setting(Record(ConsoleConfig), "Where somebody may look inside.")
     )
 
 

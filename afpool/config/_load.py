@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ._config import Config
+from ._console_settings import ConsoleConfig
 from ._document import Document, read_foreign
 from ._files import BadFile, read_json, read_text, read_toml
 from ._kinds import INVALID
@@ -30,6 +31,7 @@ TABLES: Final[dict[str, type]] = {
     "runtime": RuntimeSettings,
     "serve": ServeConfig,
     "artifacts": ArtifactsConfig,
+    "console": ConsoleConfig,
 }
 """The tables whose settings a flag or a variable may say."""
 

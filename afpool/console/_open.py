@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from .._base.console_place import hang_path, runtime_directory
+from .._base.console_place import hang_path, runtime_directories, runtime_directory
 from .._base.untraced import place_of
 from ..record import LoopLag
 from ._door import Door, Refused
@@ -85,6 +85,11 @@ class Console:
     def sessions(self) -> list[dict[str, Any]]:
         """Who is attached: `id`, `who`, `level`, `since`, `streams`, `running`, `dropped`, `bytes`."""
         return [session.describe() for session in self._sessions]
+
+    @property
+    def found(self) -> bool:
+        """Whether clients of this user find it by themselves."""
+        return self.path is not None and self.path.parent in runtime_directories()
 
     @property
     def has_room(self) -> bool:

@@ -217,11 +217,6 @@ class Session:
     async def _do(self, number: int, asked: Asked) -> None:
         assert asked.do is not None
         registry = self.console.registry
-        if isinstance(asked.do, list) and asked.do[:1] == ["complete"]:
-            line = asked.options.get("line", " ".join(asked.do[1:]))
-            found = await registry.complete(str(line), self.asker)
-            await self._put({"id": number, "ok": {"kind": "text", "lines": found}})
-            return
         result = await registry.run(asked.do, self.asker, dict[object, object](asked.options.items()))
         if not isinstance(result, Stream):
             await self._put({"id": number, "ok": result})

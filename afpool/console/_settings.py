@@ -17,7 +17,8 @@ from .._base.web_names import is_loopback, read_host, read_origin
 LEAST_TOKEN: Final = 16
 _BIND: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+TOKEN: Final = rf"^[\x21-\x7e]{{{LEAST_TOKEN},}}$"
+"""What a token looks like, and its digest."""
 
 
 class CannotOpenConsole(AfpoolError):
@@ -56,6 +57,10 @@ class ConsoleLimits:
     outbox: int = 1024 * 1024
     stalled: float = 30.0
     cpu: float = 0.07
+
+
+def _compared(token: Secret | None) -> bytes | None:
+    return None if token is None else token_digest(token)
 
 
 def _secret(value: Any) -> Secret | None:
@@ -98,8 +103,8 @@ class ConsoleSettings:
     unix: bool = True
     directory: Path | None = attrs.field(default=None, converter=_path)
     bind: str | None = None
-    read_token: Secret | None = attrs.field(default=None, repr=False, converter=_secret)
-    operate_token: Secret | None = attrs.field(default=None, repr=False, converter=_secret)
+    read_token: Secret | None = attrs.field(default=None, repr=False, eq=_compared, converter=_secret)
+    operate_token: Secret | None = attrs.field(default=None, repr=False, eq=_compared, converter=_secret)
     allowed_hosts: tuple[str, ...] = attrs.field(default=(), converter=_tuple)
     allowed_origins: tuple[str, ...] = attrs.field(default=(), converter=_tuple)
     required: bool = True
@@ -112,7 +117,8 @@ class ConsoleSettings:
         if not self.unix and self.bind is None:
             raise ValueError("a console without `unix` and `bind` listens nowhere")
         for name in ("read_token", "operate_token"):
-            problem = token_problem(getattr(self, name))
+            token = getattr(self, name)
+            problem = None if token is None else token_problem(token.reveal())
             if problem is not None:
                 raise ValueError(f"{name} {problem}")
         if self.bind is not None:
@@ -152,22 +158,28 @@ class ConsoleSettings:
         Raises:
             ValueError: It names no host and port.
         """
-        found = _BIND.fullmatch(self.bind or "")
-        if found is None or int(found["port"]) > 65535:
+        found = host_and_port(self.bind or "")
+        if found is None:
             raise ValueError("`bind` is host:port or [address]:port")
-        return found["six"] or found["host"], int(found["port"])
+        return found
 
 
-def token_problem(token: Secret | None) -> str | None:
-    """Say why a text is no token of a console; never what it is."""
-    if token is None or _DIGEST.fullmatch(token.reveal()) is not None:
+def host_and_port(bind: str) -> tuple[str, int] | None:
+    """Read where to listen; `None` for what is no host and port."""
+    found = _BIND.fullmatch(bind)
+    if found is None or int(found["port"]) > 65535:
         return None
-    if token.reveal().startswith("sha256:"):
+    return found["six"] or found["host"], int(found["port"])
+
+
+def token_problem(token: str) -> str | None:
+    """Say why a text is no token of a console; never what it is."""
+    if token.startswith("sha256:"):
+        if _DIGEST.fullmatch(token) is not None:
+            return None
         return "begins like a digest and is none: `sha256:` and 64 hexadecimal digits in lower case"
-    if _TOKEN.fullmatch(token.reveal()) is None:
-        return "holds something else than visible ASCII characters, or nothing"
-    if len(token.reveal()) < LEAST_TOKEN:
-        return f"has less than {LEAST_TOKEN} characters, and could be guessed"
+    if re.search(TOKEN, token) is None:
+        return f"has less than {LEAST_TOKEN} characters, or others than visible ASCII"
     return None
 
 

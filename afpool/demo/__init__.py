@@ -10,13 +10,22 @@ import trio
 from ._scenes import play
 from ._stage import Stage
 
-
-def run() -> int:
-    """Play the demo; return 0 when everything happened as announced."""
-    return trio.run(_main)
+CONSOLE = "demo-play"
+"""What the demo's console is called, for who wants to look inside while it plays."""
 
 
-async def _main() -> int:
-    async with Stage.open() as stage:
+def run(attach: str | None = None) -> int:
+    """Play the demo; return 0 when everything happened as announced.
+
+    Args:
+        attach: The command that shows what goes on inside while it plays, to be announced.
+    """
+    return trio.run(_main, attach)
+
+
+async def _main(attach: str | None) -> int:
+    async with Stage.open(CONSOLE) as stage:
+        if attach is not None and stage.console:
+            stage.say(f"look inside from another terminal while it plays: {attach}")
         await play(stage)
         return stage.verdict()

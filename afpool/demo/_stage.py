@@ -24,6 +24,8 @@ from afpool import (
     bearer,
     open_pool,
 )
+from afpool.console import ConsoleSettings, open_console
+from afpool.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,11 +68,12 @@ class Stage:
         self._control = control
         self._log = log
         self._wrong: list[str] = []
+        self.console = False  # whether somebody may look inside
 
     @classmethod
     @asynccontextmanager
-    async def open(cls) -> AsyncIterator[Stage]:
-        """Start the HTTP server in a process of its own and open the pool; end both."""
+    async def open(cls, name: str) -> AsyncIterator[Stage]:
+        """Start the HTTP server in a process of its own and open the pool, with a console; end all."""
         command = [
             sys.executable,
             "-m",
@@ -94,8 +97,13 @@ class Stage:
                     ],
                     credentials=vault,
                 ) as pool,
+                open_console(
+                    pool, record=Record(pool), settings=ConsoleSettings(name=name, required=False)
+                ) as console,
             ):
-                yield cls(pool, vault, where["url"], web, where["control"], where["log"])
+                stage = cls(pool, vault, where["url"], web, where["control"], where["log"])
+                stage.console = console is not None
+                yield stage
             assert process.stdin is not None
             await process.stdin.aclose()
             with trio.move_on_after(2):

@@ -20,6 +20,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+import attrs
 import trio
 
 from .._base.errors import AfpoolError
@@ -85,9 +86,12 @@ async def serve(
                 from ._demo import open_demo
 
                 given, at_door, tell = await stack.enter_async_context(open_demo(config.serve))
+                given = attrs.evolve(
+                    given, console=config.console.settings(default=True, name="demo") or False
+                )
                 life.load = None
             with life.scope:
-                async with open_service(given, at_door) as service:
+                async with open_service(given, at_door, console=True) as service:
                     for address in service.addresses:
                         announce(f"serving {address}")
                     if tell is not None:

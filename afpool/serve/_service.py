@@ -156,8 +156,9 @@ class Service:
             if not isinstance(config, RuntimeConfig):
                 said = config
                 fresh = config.serve if serve is None else serve
+                now = self.runtime.config
                 config = config.runtime_config(
-                    credentials=self.runtime.config.credentials, artifacts=self.runtime.config.artifacts
+                    credentials=now.credentials, artifacts=now.artifacts, console=now.console
                 )
             runtime_config = _with_qualify(self._bridge.wire(config), fresh)
         Guard(fresh)
@@ -208,6 +209,8 @@ class Service:
             kept.append("`serve.tls` counts from the next start on")
         if said is not None and self._said is not None and said.artifacts != self._said.artifacts:
             kept.append("`artifacts` counts from the next start on")
+        if said is not None and self._said is not None and said.console != self._said.console:
+            kept.append("`console` counts from the next start on")
         return kept
 
     async def refresh(self) -> None:
@@ -321,7 +324,13 @@ def _with_qualify(config: RuntimeConfig, serve: ServeConfig) -> RuntimeConfig:
 
 @contextlib.asynccontextmanager
 async def open_service(
-    config: Any, /, serve: ServeConfig | None = None, *, bridge: Bridge | None = None, listen: bool = True
+    config: Any,
+    /,
+    serve: ServeConfig | None = None,
+    *,
+    bridge: Bridge | None = None,
+    listen: bool = True,
+    console: bool = False,
 ) -> AsyncIterator[Service]:
     """Open a service for the time of the block.
 
@@ -332,9 +341,11 @@ async def open_service(
         bridge: Where a `Runtime` is given: what its configuration was wired with, so that changes of tools
             are told and questions of servers asked.
         listen: Whether it listens where the configuration says. `False` leaves it to whoever serves `app`.
+        console: Whether there is a console where a `Config` does not say.
 
     Raises:
         CannotListen: The address is taken, or the certificate cannot be used.
+        CannotOpenConsole: The configuration says where its console listens, and it cannot.
         UnsafeDoor: The configuration names a host or an origin that is none.
         TokenFileError: The token file cannot be used.
         ValueError: As `open_runtime`.
@@ -357,7 +368,8 @@ async def open_service(
                 said = config
                 serve = config.serve if serve is None else serve
                 provider, store = await stack.enter_async_context(open_components(config))
-                config = config.runtime_config(credentials=provider, artifacts=store)
+                inside = config.console.settings(default=console, name="serve")
+                config = config.runtime_config(credentials=provider, artifacts=store, console=inside or False)
             serve = ServeConfig() if serve is None else serve
             Guard(serve)
             tls_context(serve.tls)
