@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._lag import Lag, LoopLag
     from ._numbers import Numbers
     from ._otel import OpenTelemetry
+    from ._prometheus import PoolCollector, prometheus_text
     from ._queue import SinkState
     from ._record import Record
     from ._settings import JsonlSettings, RecordSettings, Sink
@@ -29,6 +30,7 @@ __all__ = [
     "LoopLag",
     "Numbers",
     "OpenTelemetry",
+    "PoolCollector",
     "Record",
     "RecordSettings",
     "Sink",
@@ -36,6 +38,7 @@ __all__ = [
     "Sinks",
     "event_as_json",
     "open_sinks",
+    "prometheus_text",
     "unix_offset",
     "use_as_json",
 ]
@@ -46,6 +49,7 @@ _HOMES = {
     "_lag": ("Lag", "LoopLag"),
     "_otel": ("OpenTelemetry",),
     "_numbers": ("Numbers",),
+    "_prometheus": ("PoolCollector", "prometheus_text"),
     "_queue": ("SinkState",),
     "_record": ("Record",),
     "_settings": ("JsonlSettings", "RecordSettings", "Sink"),
