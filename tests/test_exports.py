@@ -67,8 +67,8 @@ AFPOOL_TOOLS = [
     "with_argument_view", "with_result_ceiling", "with_wants",
 ]  # fmt: skip
 AFPOOL_RUNTIME = [
-    "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
-    "run_runtime",
+    "InnerTools", "OpenRun", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules",
+    "open_runtime", "run_runtime",
 ]  # fmt: skip
 AFPOOL_CONFIG = [
     "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._inner import InnerTools as InnerTools
     from ._open import open_runtime as open_runtime
     from ._open import run_runtime as run_runtime
+    from ._open_runs import OpenRun as OpenRun
     from ._run import Run as Run
     from ._runtime import Runtime as Runtime
     from ._toolset import RuntimeToolset as RuntimeToolset
@@ -23,14 +24,15 @@ _HOMES = {
     "_config": ("RuntimeConfig", "ServerRules"),
     "_inner": ("InnerTools",),
     "_open": ("open_runtime", "run_runtime"),
+    "_open_runs": ("OpenRun",),
     "_run": ("Run",),
     "_runtime": ("Runtime",),
     "_toolset": ("RuntimeToolset",),
 }  # fmt: skip
 
 __all__ = [
-    "InnerTools", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules", "open_runtime",
-    "run_runtime",
+    "InnerTools", "OpenRun", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules",
+    "open_runtime", "run_runtime",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
