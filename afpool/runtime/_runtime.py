@@ -13,6 +13,7 @@ import trio
 
 from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, IdentityMissing, PoolClosed
 from ..pool._asking import same_caller
+from ..record import Record
 from ..tools._asking import Asking
 from ..tools._dispatch import Door
 from ..tools._hiding import Hiding
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
     from .._base.seams import Seams
     from .._base.secret import Secret
     from .._base.use import Use
-    from ..artifacts import ArtifactMeta
+    from ..artifacts import ArtifactMeta, ArtifactStore
     from ..console import Console
     from ..pool import Pool, Reconfigured
-    from ..record import LoopLag
-    from ..record import Sinks
+    from ..record import LoopLag, Sinks
     from ._config import RuntimeConfig
     from ._toolset import RuntimeToolset
 
@@ -53,6 +53,7 @@ class Runtime:
         pool: The pool of the servers.
         seams: Clock, random, ids.
         sinks: What its records are handed to, and the numbers of its calls.
+        record: Finds what its calls did, and explains how they ended and where artifacts come from.
         running: The uses of the calls under way, through whichever door, oldest first.
         on_minted: Told of each artifact that a call or a run puts: its ticket without secrets, whose it is,
             and the use of the call, if it is one's. Synchronous.
@@ -69,6 +70,7 @@ class Runtime:
         self.sinks = sinks
         self.running: dict[int, Use] = {}
         self.on_minted: OnMinted | None = None
+        self.record = Record(pool, artifacts=self._store, running=self.running)
         self._door = self.make_door(config)
         served = {server.name: self.serve(server.name, config) for server in config.servers}
         self._offers = Offers(self, config, served)
@@ -364,6 +366,9 @@ class Runtime:
         """What its servers' tools go through, by the servers' names."""
         return self._offers.served
 
+    def _store(self) -> ArtifactStore | None:
+        return self.config.artifacts
+
     @property
     def door(self) -> Door:
         """The door that calls go through now."""
@@ -371,5 +376,6 @@ class Runtime:
 
     def minted(self, meta: ArtifactMeta, scope: Identity, use: Use | None = None) -> None:
         """An artifact was put, by a call or by the host itself for a run."""
+        self.record.minted.note(meta, scope, use)
         if self.on_minted is not None:
             self.on_minted(meta, scope, use)
