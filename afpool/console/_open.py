@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..pool import Pool
-    from ..record import Record
+    from ..record import Numbers, Record
     from ._ask import Asker
     from ._registry import Registry
     from ._session import Session
@@ -139,6 +139,7 @@ async def open_console(
     settings: ConsoleSettings | None = None,
     registry: Registry | None = None,
     lag: LoopLag | None = None,
+    numbers: Callable[[], Numbers] | None = None,
 ) -> AsyncIterator[Console | None]:
     """Open a console for the time of the block.
 
@@ -148,6 +149,7 @@ async def open_console(
         settings: Where it listens, and who may do what.
         registry: What can be asked; made of pool and record where absent.
         lag: What measures the loop, where somebody runs it already.
+        numbers: Gives what counts the pool's calls, where somebody counts them already.
 
     Raises:
         CannotOpenConsole: It cannot listen, and is `required`.
@@ -159,11 +161,6 @@ async def open_console(
     async with contextlib.AsyncExitStack() as stack:
         own_lag = LoopLag() if lag is None else lag
         console = Console(settings, own_lag, seams.unix_now)
-        if registry is None:
-            from ._build import build_registry
-
-            registry = build_registry(pool=pool, record=record, lag=own_lag, console=console)
-        console.registry = registry
         try:
             listeners = await _listen(stack, console)
         except CannotOpenConsole as error:
@@ -172,6 +169,12 @@ async def open_console(
             logger.warning("%s", error.message)
             yield None
             return
+        if registry is None:
+            from ._build import build_registry
+
+            counted = None if numbers is None else numbers()
+            registry = build_registry(pool=pool, record=record, lag=own_lag, console=console, numbers=counted)
+        console.registry = registry
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
             if lag is None:

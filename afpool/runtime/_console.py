@@ -26,8 +26,13 @@ async def console_beside(runtime: Runtime) -> AsyncIterator[None]:
 
     settings = ConsoleSettings() if wanted is True else wanted
     record = getattr(runtime, "record", None)
-    lag = runtime.measured()
-    async with open_console(runtime.pool, record=record, settings=settings, lag=lag) as console:
+    async with open_console(
+        runtime.pool,
+        record=record,
+        settings=settings,
+        lag=runtime.measured(),
+        numbers=runtime.sinks.numbers,
+    ) as console:
         runtime.console = console
         try:
             yield
