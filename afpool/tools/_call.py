@@ -109,11 +109,13 @@ class Call:
         try:
             result = await self._steps()
         except AfpoolError as error:
-            result = error_result(self._told(error), self.call_id)
+            result = self._refused(error)
         except Exception as error:  # noqa: BLE001 -- a result is promised, whatever was overlooked
-            result = error_result(self._told(self._fault(error)), self.call_id)
+            result = self._refused(self._fault(error))
         except BaseException:
-            self.record.cancelled(begun=self._over())
+            begun = self._over()
+            executing = self.executing
+            self.record.cancelled(begun=begun, answered=executing is not None and executing.answered)
             raise
         if result.error is not None:
             # the arguments are in its frames; a tool's own frames stay where none of them is hidden
@@ -123,10 +125,12 @@ class Call:
         self.record.end(own, result, denied=self.denied, changed=self.changed if ran else ())
         return result
 
-    def _told(self, error: AfpoolError) -> AfpoolError:
+    def _refused(self, error: AfpoolError) -> ToolResult:
+        if isinstance(error, ToolFailed) and error.__cause__ is not None:
+            self.record.note("run", type(error.__cause__).__name__)
         hiding = self.asking.hiding
         scrubber = None if hiding is None else hiding.scrubber
-        return error if scrubber is None else told(error, scrubber, self.name)
+        return error_result(error if scrubber is None else told(error, scrubber, self.name), self.call_id)
 
     def _over(self) -> bool:
         """Take no further report, and let go of the toolset; says whether the tool was called.

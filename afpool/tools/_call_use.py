@@ -128,12 +128,18 @@ def answered(use: Use, own: ToolResult, read: ToolResult) -> None:
             use.bytes_in = len(own.raw)
 
 
-def cancelled(use: Use, *, begun: bool) -> None:
-    """Write down that a call was cancelled; a pool that had a part in it has said how far it came."""
-    if use.outcome is None:
-        use.delivery = IN_DOUBT if begun else NOT_SENT
-    elif use.outcome == "ok":
+def cancelled(use: Use, *, begun: bool = False, answered: bool = False) -> None:
+    """Write down that a call was cancelled; a pool that had a part in it has said how far it came.
+
+    Args:
+        use: Its use.
+        begun: Whether the tool had been called.
+        answered: Whether it had returned.
+    """
+    if answered:
         use.delivery = ANSWERED
+    elif use.outcome is None:
+        use.delivery = IN_DOUBT if begun else NOT_SENT
     use.outcome = use.code = "cancelled"
 
 

@@ -165,7 +165,7 @@ class Door:
         """File a call that was cancelled before anybody knew which tool it means. Synchronous."""
         if self.books.begin is not None:
             self.books.begin(use)
-        kept.cancelled(use, begun=False)
+        kept.cancelled(use)
         self.books.close(use, self.seams.now())
 
     async def dispatch(self, asking: Asking) -> ToolResult:

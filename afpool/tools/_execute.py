@@ -63,12 +63,13 @@ class Executing:
     Attributes:
         wanted: Tickets of the artifacts whose data stands in the arguments.
         begun: The tool has been called.
+        answered: It has returned, or raised.
         over: The call has ended; what is reported now comes too late.
     """
 
     __slots__ = (
-        "_artifacts", "_asking", "_bound", "_credential", "_door", "_name", "_record", "begun", "over",
-        "wanted",
+        "_artifacts", "_asking", "_bound", "_credential", "_door", "_name", "_record", "answered", "begun",
+        "over", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,7 @@ class Executing:
         self._bound = False  # a server's, whose reports its pool counts
         self.wanted: Mapping[str, Any] | None = None
         self.begun = False
+        self.answered = False
         self.over = False
 
     def use_credential(self, credential: Credential) -> None:
@@ -131,6 +133,7 @@ class Executing:
             if use.context is None:  # else the stages of its pool stand in the place of this one
                 record.passed("run")
             use.waits_for = None
+        self.answered = True
         result = self._as_result(result)
         if self._asking.hiding is not None:
             result = await self._asking.hiding.result(result)
@@ -142,9 +145,9 @@ class Executing:
                 result = await run_of(tool)(args, ctx)
             except AfpoolError as error:
                 # whatever verdict a call inside it had: that one did not run, this one did
-                failure = self._failed(error) if has_begun(error) else error
+                failure = failed(self._name, error) if has_begun(error) else error
             except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
-                failure = self._failed(error)
+                failure = failed(self._name, error)
             else:
                 return result
             # out here, where what the tool raised becomes no context of it
@@ -155,10 +158,6 @@ class Executing:
             ctx.call_id = f"{self._asking.call_id}:again"
             self._record.repeated(failure, ctx.call_id)
             ctx.use = self._record.use
-
-    def _failed(self, error: Exception) -> ToolFailed:
-        self._record.note("run", type(error).__name__)
-        return failed(self._name, error)
 
     @property
     def _scrubber(self) -> Scrubber | None:

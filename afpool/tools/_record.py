@@ -177,14 +177,15 @@ class CallRecord:
         facts = {"call_id": call_id, "repeated_of": self._call_id, "code": failure.code}
         self.file("tool_repeated", facts)
 
-    def cancelled(self, *, begun: bool) -> None:
+    def cancelled(self, *, begun: bool, answered: bool) -> None:
         """File the end of a call that was cancelled.
 
         Args:
             begun: Whether the tool had been called.
+            answered: Whether it had returned.
         """
         now = self._now()
-        kept.cancelled(self.use, begun=begun)
+        kept.cancelled(self.use, begun=begun, answered=answered)
         if self.listened:
             self._file_last()
             facts = {

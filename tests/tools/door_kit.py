@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import trio
 
-from afpool import AfpoolError, Identity, Seams, Tool, ToolContext, ToolResult
+from afpool import AfpoolError, Identity, Seams, Tool, ToolContext, ToolResult, Use
 from afpool.tools import define_tool
 from afpool.tools._asking import Asking
 from afpool.tools._dispatch import Door
@@ -44,6 +44,7 @@ class Through:
 
     door: Door
     events: Events
+    uses: list[Use]
 
     async def __call__(self, tool: Tool | None, args: Any = None, **asking: Any) -> ToolResult:
         """Dispatch one call, bounded."""
@@ -55,8 +56,10 @@ class Through:
 
 def door(**options: Any) -> Through:
     events = Events()
+    uses: list[Use] = []
     options.setdefault("on_event", events)
-    return Through(Door(seams=options.pop("seams", None) or Seams(), **options), events)
+    options.setdefault("file", uses.append)
+    return Through(Door(seams=options.pop("seams", None) or Seams(), **options), events, uses)
 
 
 class Ran:
