@@ -335,7 +335,7 @@ CHECK: Final = _asks(
     "Look for what is wrong in a running process. Ends with 1 when something is bad. (`afpool doctor` is\n"
     "another thing: it opens servers.)",
     None,
-    ("afpool check || alert", "for a watch script"),
+    ("afpool check --json", "for a script that watches"),
 )
 TREE: Final = _asks(
     "tree",

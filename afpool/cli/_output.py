@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -18,6 +19,7 @@ from ._text import harmless, one_line, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+_STEERING: Final = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -208,4 +210,6 @@ def _dumped(value: Any, indent: int | None = None) -> str:
     import json
 
     # lone surrogates of a server's would not be written as UTF-8
-    return json.dumps(value, ensure_ascii=False, indent=indent).encode("utf-8", "replace").decode("utf-8")
+    text = json.dumps(value, ensure_ascii=False, indent=indent).encode("utf-8", "replace").decode("utf-8")
+    # what json leaves as it is, and a terminal obeys; it stands in strings only, so it is the same document
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

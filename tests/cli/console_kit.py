@@ -23,6 +23,7 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 HELLO = {
     "protocol": 1,
@@ -94,6 +95,7 @@ class Peer:
         for event in self.events():
             if isinstance(event, Request):
                 console.requests.append(event)
+                console.peers.append(self)
                 if console.reject is not None:
                     status, body = console.reject
                     self.send(
@@ -193,11 +195,9 @@ class StandIn:
         thread.start()
 
     def _serve(self, conn):
-        peer = Peer(self, conn)
-        self.peers.append(peer)
         try:
-            peer.run()
-        except (OSError, EOFError):
+            Peer(self, conn).run()
+        except (OSError, LocalProtocolError, RemoteProtocolError):
             pass
         finally:
             conn.close()
@@ -205,10 +205,17 @@ class StandIn:
     def _watchdog(self, conn):
         try:
             word = conn.recv(100).decode().strip()
-            said = {"name": "desk-pool", "pid": self.pid, "ticked_ago": self.ticked, "hanging": self.ticked > 1}
+            said = {
+                "name": "desk-pool",
+                "pid": self.pid,
+                "ticked_ago": self.ticked,
+                "hanging": self.ticked > 1,
+            }
             lines = [said]
             if word == "stacks":
-                lines.append({"thread": "MainThread", "loop": True, "frames": [["app.py", 12, "stuck\x1b[2J"]]})
+                lines.append(
+                    {"thread": "MainThread", "loop": True, "frames": [["app.py", 12, "stuck\x1b[2J"]]}
+                )
             conn.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         except OSError:
             pass

@@ -46,7 +46,7 @@ def event_line(event: dict[str, Any], look: Look) -> str:
         when = clock(at - look.skew) if look.people else plain(float(at))
     shown = f"{word:<{_CALL}}"
     line = f"{when}  {shown}  {'  '.join(part for part in parts if part)}".rstrip()
-    line = look.fit(line)
+    line = look.clip(line)
     head = f"{when}  {shown}"
     if color is None or not line.startswith(head.rstrip()):
         return line

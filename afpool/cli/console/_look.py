@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from .._text import cut, one_line, width_of
+from .._text import cut, harmless, one_line, width_of
 from ._cells import for_people, plain
 
 if TYPE_CHECKING:
     from .._output import Output
+
+_BLANKS: Final = str.maketrans("\n\r\t\v\f", "     ")
 
 
 class Look:
@@ -51,6 +53,11 @@ class Look:
         text = one_line(text)
         room = self.width if room is None else room
         return text if room is None else cut(text, max(room, 1))
+
+    def clip(self, text: str) -> str:
+        """Cut a line to the terminal, its blanks left as they are; lines and tabs of a stranger's are blanks."""
+        text = harmless(text.translate(_BLANKS))
+        return text if self.width is None else cut(text, self.width)
 
     def wrap(self, text: str, indent: str) -> list[str]:
         """Put a stranger's text on lines of the terminal's width, each behind the indent."""

@@ -6,6 +6,7 @@ is asked, and connected to again.
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
@@ -87,6 +88,15 @@ def _piped(session: Session) -> int:
     return worst
 
 
+def _interrupt_soon() -> None:
+    """Interrupt `input` once readline waits for a key again: it passes over what its completer raises."""
+    main = threading.main_thread().ident
+    assert main is not None
+    later = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
+    later.daemon = True
+    later.start()
+
+
 class _Reader:
     """Reads lines with readline, where there is one."""
 
@@ -130,10 +140,13 @@ class _Reader:
             stop.close()
 
     def _complete(self, _text: str, state: int) -> str | None:
-        # readline passes over what is raised here
         if state == 0:
             line = self._readline.get_line_buffer()[: self._readline.get_endidx()]
-            found = candidates(line, self._session.link)
+            try:
+                found = candidates(line, self._session.link)
+            except KeyboardInterrupt:
+                _interrupt_soon()
+                found = []
             if len(found) == 1 and not found[0].endswith(("=", "=-")):
                 found = [found[0] + " "]
             self._found = found

@@ -46,10 +46,7 @@ def lines_of(result: dict[str, Any], look: Look, keep: Collection[str] = ()) -> 
     if kind == "done":
         return _done(result, look)
     if kind == "text":
-        return [
-            look.fit(str(line)) if not str(line).startswith(" ") else _indented(str(line), look)
-            for line in _list(result.get("lines"))
-        ]
+        return [look.clip(str(line)) for line in _list(result.get("lines"))]
     if kind == "overview":
         return overview(result, look)
     return list(_members(result, look))
@@ -199,12 +196,6 @@ def _kind(name: str) -> str:
     if name in _UNIX:
         return "unix"
     return "bytes" if name.endswith(("bytes", "bytes_in", "bytes_out")) else "text"
-
-
-def _indented(line: str, look: Look) -> str:
-    text = line.lstrip(" ")
-    indent = " " * min(len(line) - len(text), 40)
-    return indent + look.fit(text, None if look.width is None else look.width - len(indent))
 
 
 def _list(value: Any) -> list[Any]:

@@ -65,7 +65,7 @@ def _again(session: Session, every: float, line: str) -> int:
             while True:
                 look = session.look
                 if not session.out.json:
-                    screen.draw(lines_of(result, look, keep), look.fit(title))
+                    screen.draw(lines_of(result, look, keep), look.clip(title))
                 if time.monotonic() >= due:
                     break
                 width = look.width

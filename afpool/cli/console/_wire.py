@@ -185,7 +185,8 @@ class Wire:
             if self._ws.state is ConnectionState.REMOTE_CLOSING:
                 self._reply(event.response())
             reason = cut(one_line(event.reason or ""), _WORDS)
-            self._end(reason or f"the process closed it ({event.code})")
+            gone = "the process closed it, or is gone"
+            self._end(reason or (gone if event.code == 1006 else f"the process closed it ({event.code})"))
         elif isinstance(event, RejectConnection):
             self.rejected = (event.status_code, bytearray())
             if not event.has_body:
