@@ -166,6 +166,7 @@ async def open_console(
         except CannotOpenConsole as error:
             if settings.required:
                 raise
+            await stack.aclose()  # one of two sockets may be open, at which nobody would answer
             logger.warning("%s", error.message)
             yield None
             return

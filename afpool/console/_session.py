@@ -51,6 +51,17 @@ class Asked(msgspec.Struct, rename={"options": "with"}):
     options: dict[str, str | int | float | bool | None] = msgspec.field(default_factory=dict)
     stop: int | None = None
 
+    @property
+    def said(self) -> dict[object, object]:
+        """The options as they would be typed."""
+        return {name: _typed(value) for name, value in self.options.items() if value is not None}
+
+
+def _typed(value: str | float | bool) -> str:  # noqa: FBT001 -- JSON has them
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
 
 def read_message(text: str, most: int) -> Asked | CommandError:
     """Read a message; gives why it is none, under the id that it has where it has one.
@@ -111,7 +122,7 @@ class Session:
         self.streams: dict[int, Stream] = {}
         self._running: dict[int, trio.CancelScope] = {}
         self._socket = socket
-        self._free_at = self.since
+        self._free_at = self.since - 1.0
         self._scope = trio.CancelScope()
 
     def describe(self) -> dict[str, Any]:
@@ -217,7 +228,7 @@ class Session:
     async def _do(self, number: int, asked: Asked) -> None:
         assert asked.do is not None
         registry = self.console.registry
-        result = await registry.run(asked.do, self.asker, dict[object, object](asked.options.items()))
+        result = await registry.run(asked.do, self.asker, asked.said)
         if not isinstance(result, Stream):
             await self._put({"id": number, "ok": result})
             return
