@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..record import Numbers
 from . import (
+    _check,
+    _control,
     _grid,
     _overview,
     _show,
@@ -14,6 +16,8 @@ from . import (
     _tables_process,
     _tables_servers,
     _tail,
+    _trace,
+    _tree,
 )
 from ._registry import Registry
 from ._sources import Sources
@@ -60,4 +64,8 @@ def build_registry(
         _tail,
     ):
         part.register(registry, sources)
+    _trace.register(registry, sources)
+    _tree.register(registry)
+    registry.leases = _control.register(registry, sources)
+    registry.checks = _check.register(registry, sources, registry.leases)
     return registry

@@ -123,11 +123,15 @@ class Registry:
 
     Attributes:
         sources: What the tables of the pool read from, for whoever adds to them.
+        leases: The pauses that end by themselves.
+        checks: What `check` runs.
     """
 
     def __init__(self, seams: Seams) -> None:
         self.seams = seams
         self.sources: Any = None
+        self.leases: Any = None
+        self.checks: Any = None
         self.tables: dict[str, Table] = {}
         self.commands: dict[tuple[str, ...], Command] = {}
         self._services: list[Callable[[], Awaitable[object]]] = []

@@ -227,13 +227,12 @@ async def explained(sources: Sources, ask: Ask) -> dict[str, Any]:
         raise CommandError("failed", "this process keeps no record that explains", ["show call"])
     what = ask.words[0]
     uses: list[Use] = []
+    unknown: CommandError | None = None
     try:
         uses = await sources.uses(what, ask.slices)
         what = uses[0].call_id
     except CommandError as error:
         unknown = error
-    else:
-        unknown = None
     try:
         explanation = await record.why(what)
     except LookupError as error:

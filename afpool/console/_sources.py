@@ -182,6 +182,10 @@ class Sources:
                     break
         return list(found)
 
+    def is_under_way(self, call_id: str) -> bool:
+        """Whether a call of that id runs now."""
+        return any(use.call_id == call_id for use in self.under_way())
+
     # ------------------------------------------------------------------ finding
 
     async def actor(self, text: str, slices: Slices) -> KeyActor:

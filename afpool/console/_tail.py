@@ -158,7 +158,7 @@ def _set(text: str | None) -> set[str] | None:
     return words
 
 
-def _use_test(sources: Sources, ask: Ask, options: dict[str, str]) -> UseTest:
+def _use_test(sources: Sources, ask: Ask, options: dict[str, str]) -> Any:
     tests: list[UseTest] = []
     for name, text in options.items():
         if name == "slower":
@@ -194,7 +194,7 @@ def _of_use(name: str, words: set[str]) -> UseTest:
     return lambda use: getattr(use, field) in words
 
 
-def _event_test(options: dict[str, str], kinds: set[str] | None) -> EventTest:
+def _event_test(options: dict[str, str], kinds: set[str] | None) -> Any:
     tests: list[EventTest] = []
     if kinds is not None and not kinds & {"event", "events"}:
         wanted = kinds
