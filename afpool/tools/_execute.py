@@ -203,7 +203,8 @@ class Executing:
             return None
         if deadline is not None and self._door.seams.now() >= deadline:
             return None
-        return await again(tool)
+        with self._record.stage("listing"):
+            return await again(tool)
 
     def _progress(self, report: Any) -> None:
         """Record what a tool reports, and tell whoever calls."""
