@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ._place import Origin as Origin
     from ._problems import ConfigError as ConfigError
     from ._problems import Problem as Problem
+    from ._record_settings import JsonlConfig as JsonlConfig
+    from ._record_settings import LabelsConfig as LabelsConfig
+    from ._record_settings import MetricsConfig as MetricsConfig
+    from ._record_settings import RecordConfig as RecordConfig
     from ._runtime_settings import ArtifactsConfig as ArtifactsConfig
     from ._runtime_settings import CredentialConfig as CredentialConfig
     from ._runtime_settings import PoolLimits as PoolLimits
@@ -43,6 +47,7 @@ _HOMES = {
     "_load": ("load_config",),
     "_place": ("Origin",),
     "_problems": ("ConfigError", "Problem"),
+    "_record_settings": ("JsonlConfig", "LabelsConfig", "MetricsConfig", "RecordConfig"),
     "_runtime_settings": (
         "ArtifactsConfig", "CredentialConfig", "PoolLimits", "ResultSettings", "RuntimeSettings",
     ),
@@ -53,10 +58,11 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials", "ConsoleConfig",
-    "CredentialConfig", "IdentityConfig", "JwtConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig",
-    "ResultSettings", "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles",
-    "TokensConfig", "config_schema", "load_config", "open_components",
+    "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials",
+    "ConsoleConfig", "CredentialConfig", "IdentityConfig", "JsonlConfig", "JwtConfig", "LabelsConfig",
+    "MetricsConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig", "RecordConfig", "ResultSettings",
+    "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles", "TokensConfig",
+    "config_schema", "load_config", "open_components",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

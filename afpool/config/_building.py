@@ -217,6 +217,7 @@ def runtime_config(config: Config, hooks: dict[str, Any]) -> RuntimeConfig:
         "deadline": runtime.deadline,
         "list_patience": runtime.list_patience,
         "console": config.console.settings() or False,
+        "record": config.record.settings(),
     }
     pool = _pool_arguments(runtime) | dict(hooks.pop("pool", {}))
     return RuntimeConfig(**(said | hooks), pool=pool)

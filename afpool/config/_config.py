@@ -12,6 +12,7 @@ import attrs
 from ._console_settings import ConsoleConfig
 from ._place import Origin  # noqa: TC001  (attrs resolves the annotations)
 from ._problems import Problem  # noqa: TC001  (attrs resolves the annotations)
+from ._record_settings import RecordConfig
 from ._runtime_settings import ArtifactsConfig, CredentialConfig, RuntimeSettings
 from ._serve_settings import ServeConfig
 from ._server_settings import ServerConfig  # noqa: TC001  (attrs resolves the annotations)
@@ -37,6 +38,7 @@ class Changes:
         runtime: Whether the runtime's settings differ.
         serve: Whether the service's do.
         console: Whether the console does.
+        record: Whether it goes elsewhere, or is counted otherwise.
     """
 
     added: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class Changes:
     runtime: bool = False
     serve: bool = False
     console: bool = False
+    record: bool = False
 
     def __bool__(self) -> bool:
         return bool(
@@ -59,6 +62,7 @@ class Changes:
             or self.runtime
             or self.serve
             or self.console
+            or self.record
         )
 
 
@@ -72,6 +76,7 @@ class Config:
         serve: How the service stands at its door.
         artifacts: Where large results live.
         console: Where somebody may look inside.
+        record: Where the record of calls goes beside its ring.
         credentials: Credentials by the name of their service.
         source: Every file that was read, for watching them.
         origins: Key of a setting to where its value came from.
@@ -85,6 +90,7 @@ class Config:
     serve: ServeConfig = attrs.field(factory=ServeConfig)
     artifacts: ArtifactsConfig = attrs.field(factory=ArtifactsConfig)
     console: ConsoleConfig = attrs.field(factory=ConsoleConfig)
+    record: RecordConfig = attrs.field(factory=RecordConfig)
     credentials: Mapping[str, CredentialConfig] = _NONE
     source: tuple[Path, ...] = attrs.field(default=(), eq=False)
     origins: Mapping[str, Origin] = attrs.field(default=_NONE, eq=False, repr=False)
@@ -145,4 +151,5 @@ class Config:
             runtime=self.runtime != other.runtime,
             serve=self.serve != other.serve,
             console=self.console != other.console,
+            record=self.record != other.record,
         )

@@ -18,6 +18,7 @@ from ._files import BadFile, read_env, read_text
 from ._kinds import INVALID, Kind, Unfit, named
 from ._kinds_of_many import Named
 from ._problems import dotted
+from ._record_settings import RecordConfig
 from ._runtime_settings import ArtifactsConfig, CredentialConfig, RuntimeSettings
 from ._serve_settings import ServeConfig
 from ._server_settings import ServerConfig
@@ -198,6 +199,10 @@ class Document:
     )
     console: ConsoleConfig = attrs.field(
         factory=ConsoleConfig, metadata=setting(Record(ConsoleConfig), "Where somebody may look inside.")
+    )
+    record: RecordConfig = attrs.field(
+        factory=RecordConfig,
+        metadata=setting(Record(RecordConfig), "Where the record of calls goes beside its ring."),
     )
 
 

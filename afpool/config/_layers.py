@@ -1,7 +1,8 @@
 """What is said beside the file: flags first, then variables of the environment.
 
 A variable is `AFPOOL_` and the key, in capitals, with `_` for the dots: `AFPOOL_SERVE_LIMITS_BODY`. Only
-`serve`, `runtime` and `artifacts` are said so; servers and credentials have names that are anybody's.
+`serve`, `runtime`, `artifacts`, `console` and `record` are said so; servers and credentials have names that
+are anybody's.
 
 A variable with such a beginning that means nothing is told and passed over, not refused: a cluster sets
 `AFPOOL_SERVE_PORT` and its like by itself for a service that is called so.

@@ -15,6 +15,7 @@ from ._kinds import INVALID
 from ._layers import Layers
 from ._place import Place, Reading, Source
 from ._problems import ConfigError, Problem, dotted, nearest
+from ._record_settings import RecordConfig
 from ._runtime_settings import ArtifactsConfig, CredentialConfig, RuntimeSettings
 from ._serve_settings import ServeConfig
 from ._tables import fields_of, read_fields
@@ -31,6 +32,7 @@ TABLES: Final[dict[str, type]] = {
     "runtime": RuntimeSettings,
     "serve": ServeConfig,
     "artifacts": ArtifactsConfig,
+    "record": RecordConfig,
     "console": ConsoleConfig,
 }
 """The tables whose settings a flag or a variable may say."""

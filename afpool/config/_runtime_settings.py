@@ -76,7 +76,12 @@ class PoolLimits:
         default=0.5, metadata=setting(seconds(), "First delay after a failed opening; doubles.")
     )
     backoff_max: float = attrs.field(default=30.0, metadata=setting(seconds(), "Its ceiling."))
-    records: int = attrs.field(default=4096, metadata=setting(count(), "Uses kept in the ring."))
+    records: int = attrs.field(
+        default=4096, metadata=setting(count(least=0), "Calls that the record keeps; 0 keeps none.")
+    )
+    record_bytes: int = attrs.field(
+        default=16 * 2**20, metadata=setting(size(), "What they may take, as estimated.")
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -14,6 +14,7 @@ from ._identity_settings import IdentityConfig
 from ._kinds import Boolean, Choice, Text
 from ._kinds_of_many import FilePath, Listing
 from ._numbers import Number, count, seconds, size
+from ._record_settings import MetricsConfig
 from ._tables import Needs, Record, Rule, setting
 from ._written import fingerprint
 
@@ -22,7 +23,7 @@ def _or_none(text: str | None) -> str | None:
     return text or None
 
 
-OWN_PATHS: Final = frozenset({"/healthz", "/readyz", "/.well-known"})
+OWN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/.well-known"})
 """Where the service answers for itself."""
 
 
@@ -136,6 +137,7 @@ class ServeConfig:
         allowed_origins: What `Origin` may say, such as `https://app.example.com`; no wildcard, never `null`.
         identity: How callers prove who they are.
         limits: What they may use up.
+        metrics: `/metrics`, and who may read it.
         drain: Seconds that calls have to end when the service is to end.
         qualify: As in `RuntimeConfig`, for what the service lists; the runtime's where absent.
         reload: Whether files are watched and read again when they change.
@@ -192,6 +194,9 @@ class ServeConfig:
     )
     limits: ServeLimits = attrs.field(
         factory=ServeLimits, metadata=setting(Record(ServeLimits), "What callers may use up.")
+    )
+    metrics: MetricsConfig = attrs.field(
+        factory=MetricsConfig, metadata=setting(Record(MetricsConfig), "/metrics, for Prometheus.")
     )
     drain: float = attrs.field(
         default=30.0,

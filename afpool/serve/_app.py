@@ -1,9 +1,8 @@
 """The door: what every request passes before anything of it is answered.
 
-In this order: is it a probe; does its head stand up (`Guard`); does the service still take anything; who sent
-    it
-(`Proof`); then what it asks for. Whatever is refused on the way is refused without its body having been read,
-and logged by the word of the rule, never with what was sent.
+In this order: is it a probe, or a scrape; does its head stand up (`Guard`); does the service still take
+anything; who sent it (`Proof`); then what it asks for. Whatever is refused on the way is refused without its
+body having been read, and logged by the word of the rule, never with what was sent.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ._http_parts import DRAINING, RETRY
 from ._proof_resource import metadata
 from ._proof_types import Refused, RequestHead, refuse
+from ._scrape import PATH as METRICS
 from ._streams import connection_of, send_whole
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._health import Health
     from ._http import HttpEndpoint
     from ._proof import Proof
+    from ._scrape import Scrape
     from ._websocket import SocketEndpoint
 
 logger = logging.getLogger("afpool.serve")
@@ -45,6 +46,7 @@ class Door:
         health: What the probes are told.
         http: Answers at `config.path`.
         sockets: Answers at `config.websocket_path`.
+        scrape: Answers at `/metrics`.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Door:
         health: Health,
         http: HttpEndpoint,
         sockets: SocketEndpoint,
+        scrape: Scrape,
     ) -> None:
         self.config = config
         self.guard = guard
@@ -63,6 +66,7 @@ class Door:
         self._health = health
         self._http = http
         self._sockets = sockets
+        self._scrape = scrape
 
     async def __call__(
         self,
@@ -90,6 +94,11 @@ class Door:
             refused = self.guard.bounds(head)
             if refused is None:
                 await self._probe(head, send, connection)
+                return
+        elif kind == "http" and head.path == METRICS and self.config.metrics.enabled:
+            refused = self._scrape.check(head, self.config.metrics, self.guard)
+            if refused is None:
+                await send_whole(send, connection, *await self._scrape.answer(head))
                 return
         else:
             refused = self.guard.check(head)

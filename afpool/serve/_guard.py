@@ -102,6 +102,11 @@ class Guard:
         said = self._read(head)
         return said if isinstance(said, Refused) else None
 
+    def at_home(self, head: RequestHead) -> Refused | None:
+        """Judge as `check`, but not what is asked for: of what the service answers for itself."""
+        said = self._read(head)
+        return said if isinstance(said, Refused) else self._host_and_origin(said)
+
     def _read(self, head: RequestHead) -> dict[bytes, bytes] | Refused:
         """Give the headers that decide something, if all are well-formed."""
         if len(head.headers) > self._headers:

@@ -33,6 +33,7 @@ from ._links import Links
 from ._listener import MOST_CONNECTIONS, Front, ListenerLimits
 from ._listening import Listening
 from ._proof import open_proof
+from ._scrape import Scrape
 from ._sessions import Sessions
 from ._sockets import address_of, descriptors, open_listeners, port_of, tls_context
 from ._streams import PING_EVERY
@@ -106,7 +107,10 @@ class Service:
         guard = self._guard(config)
         for warning in guard.warnings:
             logger.warning("%s", warning)
-        self.app = Door(config, guard, proof, self.health, self._http, sockets)
+        scrape = Scrape(runtime)
+        if config.metrics.enabled:
+            scrape.begin()
+        self.app = Door(config, guard, proof, self.health, self._http, sockets, scrape)
         self._front = Front(self.app, listener_limits(config))
         self.health.watch("identity", proof.problems)
 
@@ -158,7 +162,10 @@ class Service:
                 fresh = config.serve if serve is None else serve
                 now = self.runtime.config
                 config = config.runtime_config(
-                    credentials=now.credentials, artifacts=now.artifacts, console=now.console
+                    credentials=now.credentials,
+                    artifacts=now.artifacts,
+                    console=now.console,
+                    record=now.record,
                 )
             runtime_config = _with_qualify(self._bridge.wire(config), fresh)
         Guard(fresh)
@@ -211,6 +218,8 @@ class Service:
             kept.append("`artifacts` counts from the next start on")
         if said is not None and self._said is not None and said.console != self._said.console:
             kept.append("`console` counts from the next start on")
+        if said is not None and self._said is not None and said.record != self._said.record:
+            kept.append("`record` counts from the next start on")
         return kept
 
     async def refresh(self) -> None:
