@@ -260,7 +260,8 @@ class Calls:
             on_progress=tell if asked.wants_progress else None,
         )
         asked.tool = name if name in toolset else None
-        asked.failed = "tool_error" if result.is_error and result.error is None else result.code
+        if result.is_error:
+            asked.failed = "tool_error" if result.error is None else result.code
         source = None if asked.tool is None else toolset[name].source
         if result.code in OUTDATED:
             await self._outdated(asked, offer, name)
