@@ -19,7 +19,7 @@ import contextlib
 import json
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, final
 
 import msgspec
 import trio
@@ -43,13 +43,16 @@ _CLOSING: Final = 0.5
 _MOST_WORDS: Final = 64
 
 
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # what every reader of JSON can tell apart
+
+
 class Asked(msgspec.Struct, rename={"options": "with"}):
     """A message of a console."""
 
-    id: int | None = None
+    id: Number | None = None
     do: str | list[str] | None = None
     options: dict[str, str | int | float | bool | None] = msgspec.field(default_factory=dict)
-    stop: int | None = None
+    stop: Number | None = None
 
     @property
     def said(self) -> dict[object, object]:
@@ -57,7 +60,7 @@ class Asked(msgspec.Struct, rename={"options": "with"}):
         return {name: _typed(value) for name, value in self.options.items() if value is not None}
 
 
-def _typed(value: str | float | bool) -> str:  # noqa: FBT001 -- JSON has them
+def _typed(value: str | float | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
@@ -94,7 +97,7 @@ def id_of(text: str) -> int | None:
 
 
 class _OnlyId(msgspec.Struct):
-    id: int | None = None
+    id: Number | None = None
 
 
 @final
