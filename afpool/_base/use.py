@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from .errors import NOT_SENT, REFUSED, AfpoolError
 
@@ -40,7 +40,8 @@ class Use:
         client_id: The incarnation that the request went to, once there is one.
         list_id: The list that decided, and its `generation`.
         attempts: How many times a request was started for it.
-        bytes_out: Bytes of the last request's body.
+        request_id: The JSON-RPC id of the last request.
+        bytes_out: Bytes of its body.
         bytes_in: Bytes of the answer's payload.
         reports: How many reports of progress the caller was told.
         reported: Of the last one, how far and out of what; its words are the server's and stand nowhere.
@@ -53,20 +54,23 @@ class Use:
         was: The definition that it was listed under, and `became`, what the list held instead (`None`: it
             was gone), where that refused it.
         tool_error: The tool answered that it failed (`isError`).
-        trace: `traceparent` of its span, where it is traced.
+        trace: `traceparent` of its span, where it is traced and its server is to be told; `trace_state`
+            beside it, where there is one.
+        span: Whatever traces it keeps for it.
         outcome: `ok`, `refused`, `failed` or `cancelled`, once it ended.
         code: The error's code, where there is one.
         delivery: The verdict.
         cause: The number of the event that caused a refusal, and `happened`, the event itself.
+        reached: How many bound calls were made with it; the first wrote into it, the others have their own.
         ended_at: When it was filed.
     """
 
     __slots__ = (
         "attempts", "became", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "changed", "client_id",
         "code", "context", "delivery", "ended_at", "epoch", "facts", "generation", "happened", "held_by",
-        "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent", "repeat",
-        "repeated_of", "reported", "reports", "run_id", "server", "shown", "took", "tool", "tool_error",
-        "trace", "waits_for", "was", "who",
+        "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent", "reached",
+        "repeat", "repeated_of", "reported", "reports", "request_id", "run_id", "server", "shown", "span", "took", "tool",
+        "tool_error", "trace", "trace_state", "waits_for", "was", "who",
     )  # fmt: skip
 
     def __init__(self, call_id: str, server: str, tool: str, began_at: float) -> None:
@@ -89,6 +93,7 @@ class Use:
         self.list_id: int | None = None
         self.generation: int | None = None
         self.attempts = 0
+        self.request_id: int | None = None
         self.bytes_out = 0
         self.bytes_in = 0
         self.reports = 0
@@ -106,17 +111,43 @@ class Use:
         self.became: Definition | None = None
         self.tool_error = False
         self.trace: str | None = None
+        self.trace_state: str | None = None
+        self.span: object = None
         self.outcome: str | None = None
         self.code: str | None = None
         self.delivery: Delivery | None = None
         self.cause: int | None = None
-        self.happened: object = None  # an `Event` of the pool's
+        self.happened: Any = None  # an `Event` of the pool's
+        self.reached = 0
 
     def note(self, stage: str, word: str, now: float) -> None:
         """File a fact that does not decide the outcome."""
         if self.facts is None:
             self.facts = []
         self.facts.append((stage, word, now))
+
+    def blame(self, event: Any) -> None:
+        """File the event that caused what ends it."""
+        self.cause = event.number
+        self.happened = event
+
+    def split(self) -> Use:
+        """Give what was done so far as a use of its own, and let this one go on with another attempt.
+
+        For a call that ended in doubt and is asked for again: the record keeps how each pass ended.
+        """
+        twin = object.__new__(Use)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.marks = list(self.marks)
+        twin.facts = None if self.facts is None else list(self.facts)
+        self.outcome = self.code = self.delivery = None
+        self.cause = self.happened = self.opening = self.client_id = self.waits_for = None
+        self.was = self.became = None
+        self.held_by = ()
+        self.attempts = self.bytes_out = 0
+        twin.span = None  # one span for all passes
+        return twin
 
     @property
     def stages(self) -> list[tuple[str, float]]:
@@ -143,6 +174,8 @@ def note_refusal(use: Use, error: BaseException) -> None:
     if isinstance(error, AfpoolError):
         use.code = error.code
         use.delivery = error.delivery
+        if error.happened is not None:
+            use.blame(error.happened)
         use.outcome = "refused" if error.delivery in (NOT_SENT, REFUSED) else "failed"
     else:
         use.code = type(error).__name__

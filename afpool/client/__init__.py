@@ -19,11 +19,12 @@ from ._server_requests import (
     ServerRequests,
 )
 from ._settings import ClientSettings, Hooks, ListAnswer
+from ._stages import Stages
 from ._trip import Answer, Caller, Channel, Rpc, Trip
 
 __all__ = [
     "Answer", "Caller", "Channel", "Client", "ClientSettings", "ElicitAnswer", "ElicitRequest", "Endpoint",
     "Errand", "Hooks", "HttpTransport", "HttpxAuth", "ListAnswer", "MemoryTransport", "Operation", "Plan",
     "Received", "Root", "Rpc", "SampleAnswer", "SampleRequest", "ServerRequest", "ServerRequests",
-    "StdioTransport", "Transport", "Trip", "WebSocketTransport", "open_client",
+    "Stages", "StdioTransport", "Transport", "Trip", "WebSocketTransport", "open_client",
 ]  # fmt: skip

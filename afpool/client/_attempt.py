@@ -182,7 +182,7 @@ async def boundary(name: str, waiting: Awaitable[T], caller: Caller) -> T:
     Where the awaited thing failed and the gate is closed as well, the refusal is the outcome.
     """
     try:
-        with caller.bounded():
+        with caller.bounded(name):
             value = await waiting
     except AfpoolError as error:
         caller.failed(name, error.code)

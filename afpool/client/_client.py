@@ -30,6 +30,7 @@ from ..protocol import (
     param_header_map,
     param_headers,
     resumes,
+    trace_members,
 )
 from . import _ends
 from ._answering import Answering
@@ -83,6 +84,8 @@ class Client:
         lost: Why it is over, if it is.
         retired: Why its key uses it no longer, if so; what runs on it goes on.
         entry: The shared list that it is a member of; the pool's to set.
+        opening: The number of the event that it was opened with, and `ended`, the event that ended it; the
+            pool's to set.
         answering: What the server asks, and who answers.
         carried: The credentials that its requests carry.
         opened_at: When it was made, on the runtime's clock.
@@ -92,8 +95,8 @@ class Client:
 
     __slots__ = (
         "__weakref__", "_name_headers", "_plain_meta", "answering", "carried", "channel", "context",
-        "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated", "opened_at",
-        "plan", "process", "projection", "requirement", "resource", "retired", "server", "settings",
+        "ended", "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated",
+        "opened_at", "opening", "plan", "process", "projection", "requirement", "resource", "retired", "server", "settings",
         "spawn",
     )  # fmt: skip
 
@@ -129,6 +132,8 @@ class Client:
         self.lost: str | None = None
         self.retired: str | None = None
         self.entry: Any = None
+        self.opening: int | None = None
+        self.ended: Any = None
         self.opened_at = settings.seams.now()
         self.ends_at = float("inf")
         self.spawn = spawn
@@ -233,6 +238,8 @@ class Client:
             if b"x-mcp-header" in definition.raw:
                 headers += param_headers(param_header_map(definition.input_schema), decode_json(call.args))
         name, args, meta = definition.name, call.args, self.meta
+        if call.use.trace is not None:
+            meta = join_meta(meta, trace_members(call.use.trace, call.use.trace_state))
         if call.call_id_key is not None:
             meta = join_meta(meta, meta_member(call.call_id_key, call.use.call_id))
         params: bytes | Callable[[int], bytes]

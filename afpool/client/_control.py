@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..transports import Headers
     from ._client import Client
     from ._running import Running
+    from ._stages import Stages
     from ._trip import Trip
 
 ENDED_HERE: Final = ("closed", "killed")
@@ -32,10 +33,11 @@ ENDED_HERE: Final = ("closed", "killed")
 class Control:
     """The caller behind a client's own requests: its gate is open while the client lives."""
 
-    __slots__ = ("_client", "begun", "deadline", "interrupted", "operation", "trip")
+    __slots__ = ("_client", "_stages", "begun", "deadline", "interrupted", "operation", "trip")
 
-    def __init__(self, client: Client, deadline: float) -> None:
+    def __init__(self, client: Client, deadline: float, stages: Stages | None = None) -> None:
         self._client = client
+        self._stages = stages
         self.operation: Running | None = None  # what comes on its own stream belongs to no call
         self.deadline = deadline
         self.trip: Trip | None = None
@@ -56,9 +58,13 @@ class Control:
     def began(self) -> None:
         """Note that bytes left."""
         self.begun = True
+        if self._stages is not None:
+            self._stages.begin("initialize")
 
     def started(self, body_bytes: int) -> None:
-        """Nothing is recorded of the client's own requests."""
+        """Nothing is recorded of the client's own requests, but how long those of an opening take."""
+        if self._stages is not None:
+            self._stages.begin("connect")
 
     def carries(self, credential: Credential, /) -> None:
         """Nobody but the client reads what its own requests are answered."""
@@ -66,9 +72,9 @@ class Control:
     def questioned(self) -> None:
         """None of the client's own requests is answered so."""
 
-    def bounded(self) -> contextlib.AbstractContextManager[None]:
+    def bounded(self, stage: str, /) -> contextlib.AbstractContextManager[None]:
         """The scope around the whole request bounds every wait in it."""
-        return contextlib.nullcontext()
+        return contextlib.nullcontext() if self._stages is None else self._stages.within(stage)
 
     def failed(self, stage: str, word: str) -> None:
         """Nothing is recorded; the failure itself is what the client's own request ends with."""

@@ -6,7 +6,7 @@ that ends early may be taken up again: `_resume.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import trio
 
@@ -62,6 +62,8 @@ class HttpChannel:
         resumes: The client whose answers may be asked for again where their stream ends early; `None` where
             its protocol version knows no such thing, and while it is being opened.
     """
+
+    first_wait: ClassVar[str] = "connect"  # what a request waits for before it leaves
 
     __slots__ = (
         "_before", "_next", "headers", "link", "max_message", "movable", "on_message", "resumes", "target",

@@ -48,6 +48,7 @@ from ._http_way import http_channel
 from ._open_stream import PROBE_HTTP, NoStream, open_stream
 from ._plan import HttpTransport, Plan, WebSocketTransport
 from ._sse_channel import SseChannel
+from ._stages import Stages
 from ._stream_channel import StreamChannel
 from ._stream_way import stream_way
 from ._trip import Rpc
@@ -82,6 +83,7 @@ async def open_client(
     settings: ClientSettings,
     hooks: Hooks,
     spawn: Callable[..., None],
+    stages: Stages | None = None,
 ) -> Client:
     """Open one incarnation.
 
@@ -95,6 +97,7 @@ async def open_client(
         settings: What all clients of the pool have in common.
         hooks: Told of what happens to the client once it is open.
         spawn: Runs background work in the runtime's nursery.
+        stages: Told which stage it is in: `connect`, `credential` or `initialize`.
 
     Raises:
         OpenFailed: With what went wrong; nothing was sent of any call.
@@ -103,7 +106,8 @@ async def open_client(
 
     Cancelled, it leaves no connection and no process behind. The caller owns the deadline.
     """
-    opener = _Opener(client_id, server, plan, context, projection, endpoint, settings, hooks, spawn)
+    stages = Stages(settings.seams.now, "connect") if stages is None else stages
+    opener = _Opener(client_id, server, plan, context, projection, endpoint, settings, hooks, spawn, stages)
     try:
         client = await opener.run()
         await client.ready()
@@ -141,7 +145,9 @@ class _Opener:
         settings: ClientSettings,
         hooks: Hooks,
         spawn: Callable[..., None],
+        stages: Stages,
     ) -> None:
+        self._stages = stages
         self._made = {
             "client_id": client_id,
             "server": server,
@@ -220,7 +226,7 @@ class _Opener:
         """
         await self.drop()
         client = await self._make(sse=True)
-        await open_stream(client, self._settings)
+        await open_stream(client, self._settings, self._stages)
         # This transport knows the handshake era only: it is offered, and nothing is probed.
         return await self._negotiate(client, Era.HANDSHAKE, self._plan.protocol_version or LATEST_HANDSHAKE)
 
@@ -299,7 +305,7 @@ class _Opener:
                 headers.append((SESSION_ID, step.session_id.encode()))
         probe = PROBE_STREAM if client.shared_stream else PROBE_HTTP
         seconds = probe if step.timeout == "probe" else HANDSHAKE
-        caller = Control(client, self._settings.seams.now() + seconds)
+        caller = Control(client, self._settings.seams.now() + seconds, self._stages)
         rpc = Rpc(step.method, step.params, headers, notification=step.notification)
         self._answer = None
         answer: Answer | None = None
@@ -351,10 +357,11 @@ class _Opener:
     # ------------------------------------------------------------------ channels
 
     async def _make(self, *, sse: bool = False) -> Client:
+        self._stages.begin("connect")
         settings = self._settings
         transport = self._plan.transport
         if isinstance(transport, WebSocketTransport):
-            return await upgraded(self._unopened, Client.kill, transport, self._spawn)
+            return await upgraded(self._unopened, Client.kill, transport, self._spawn, self._stages)
         if isinstance(transport, HttpTransport):
             return self._keep(http_channel(transport, self._endpoint, settings, self._spawn, sse=sse))
         way = await stream_way(transport, settings)

@@ -17,6 +17,7 @@ from ._upgrade import credential_wanted
 if TYPE_CHECKING:
     from ._client import Client
     from ._settings import ClientSettings
+    from ._stages import Stages
     from ._trip import Answer
 
 PROBE_HTTP: Final = 10.0
@@ -26,12 +27,13 @@ class NoStream(OpenFailed):
     """The server does not speak HTTP+SSE at this address."""
 
 
-async def open_stream(client: Client, settings: ClientSettings) -> None:
+async def open_stream(client: Client, settings: ClientSettings, stages: Stages) -> None:
     """Open the stream and wait until the server has said where messages go.
 
     Args:
         client: Of an `SseChannel`, not open yet.
         settings: For the clock.
+        stages: Told which stage it is in.
 
     Raises:
         NoStream: The server opens no such stream.
@@ -42,7 +44,7 @@ async def open_stream(client: Client, settings: ClientSettings) -> None:
     assert isinstance(channel, SseChannel)
     tries = Tries()
     while True:
-        caller = Control(client, settings.seams.now() + PROBE_HTTP)
+        caller = Control(client, settings.seams.now() + PROBE_HTTP, stages)
         answer: Answer | None = None
         with trio.CancelScope(deadline=caller.deadline):
             try:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import trio
 
@@ -55,6 +55,8 @@ class SseChannel:
         foreign: It named a place of another origin, or none that can be read.
         dropped: Late answers and answers to nobody.
     """
+
+    first_wait: ClassVar[str] = "connect"  # what a request waits for before it leaves
 
     __slots__ = (
         "_lost", "_next", "_pending", "_spawn", "dropped", "foreign", "headers", "link", "max_message",

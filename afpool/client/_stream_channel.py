@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import re
 from collections import deque
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import trio
 from trio.lowlevel import Abort, current_task, reschedule, wait_task_rescheduled
@@ -62,6 +62,8 @@ class StreamChannel:
         on_lost: Told once when the stream has ended.
         dropped: Late answers and answers to nobody.
     """
+
+    first_wait: ClassVar[str] = "write"  # what a request waits for before it leaves
 
     __slots__ = (
         "_lost", "_next", "_own_wire", "_pending", "_wire", "dropped", "link", "max_message", "on_lost",

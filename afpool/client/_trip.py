@@ -149,7 +149,7 @@ class Caller(Gate, Protocol):
         """Take note that the server answered with a question: part of the request may have run."""
         ...
 
-    def bounded(self) -> AbstractContextManager[None]:
+    def bounded(self, stage: str, /) -> AbstractContextManager[None]:
         """Bound a wait that is not a trip's by the deadline, and let it be interrupted."""
         ...
 

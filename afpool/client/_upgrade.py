@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ._client import Client
     from ._plan import WebSocketTransport
+    from ._stages import Stages
 
 UPGRADE: Final = 30.0
 """Seconds that connecting and upgrading may take together."""
@@ -46,6 +47,7 @@ async def upgraded(
     end: Callable[[Client], object],
     transport: WebSocketTransport,
     spawn: Callable[..., None],
+    stages: Stages,
 ) -> Client:
     """Make clients until one has its WebSocket; at most as many as credentials may be asked for.
 
@@ -54,6 +56,7 @@ async def upgraded(
         end: Ends one whose upgrade was refused. Synchronous.
         transport: Where to, and what the upgrade request carries.
         spawn: Runs a link in the background.
+        stages: Told which stage it is in.
 
     Raises:
         OpenFailed: There is no connection, or the server refused the upgrade; nothing was sent of any call.
@@ -64,7 +67,7 @@ async def upgraded(
     while True:
         client = make()
         try:
-            await _upgrade(client, transport, spawn, tries)
+            await _upgrade(client, transport, spawn, tries, stages)
         except UpgradeRefused as refused:
             end(client)
             failure = _consequence(client, refused, tries)
@@ -75,11 +78,16 @@ async def upgraded(
 
 
 async def _upgrade(
-    client: Client, transport: WebSocketTransport, spawn: Callable[..., None], tries: Tries
+    client: Client,
+    transport: WebSocketTransport,
+    spawn: Callable[..., None],
+    tries: Tries,
+    stages: Stages,
 ) -> None:
     headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in transport.headers]
     if client.requirement is not None:
-        headers = merged(headers, await credential_headers(client, tries))
+        with stages.within("credential"):
+            headers = merged(headers, await credential_headers(client, tries))
     origin, target = origin_of(transport.url, schemes=("ws", "wss"))
     channel = client.channel
     assert isinstance(channel, StreamChannel)

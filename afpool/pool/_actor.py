@@ -17,6 +17,7 @@ from ._machine import KeyMachine
 
 if TYPE_CHECKING:
     from .._base.identity import Identity, PoolKey
+    from ._events import Event
     from ._pool import Pool
     from ._server import Server
     from ._subscriptions import Subscription
@@ -32,14 +33,21 @@ class KeyActor(Actor[KeyMachine]):
         key: The injective encoding of server and projection; never shown.
         projection: The identity cut to what the server is keyed on.
         last_used: When the last place was given back, on the runtime's clock.
-        cause: The number of the last event that ended bindings of this key.
+        cause: The last event that ended bindings of this key.
+        crashed: Its last crash.
+        held_since: What holds its admission, while an operator does; `drained_since`, what asked for a drain.
+        ended: The number of the event that ended its last client.
+        planned: The plan context that was last resolved for it; `replanned`, when it became another one.
+        share_seen: The authorization name that `share` last gave where it was not the bound one, never
+            shown, and the event.
         watchers: Its resource subscriptions, by URI; empty ones are left out.
         log_level: What its clients are asked to log, where somebody said so.
         refuses_until: Once it has crashed for good: when the pool forgets it, so that the key may begin anew.
     """
 
     __slots__ = (
-        "cause", "key", "last_used", "log_level", "pool", "projection", "refuses_until", "server", "watchers",
+        "_shown", "cause", "crashed", "drained_since", "ended", "held_since", "key", "last_used", "log_level",
+        "planned", "pool", "projection", "refuses_until", "replanned", "server", "share_seen", "watchers",
     )  # fmt: skip
 
     def __init__(self, pool: Pool, server: Server, key: PoolKey, projection: Identity) -> None:
@@ -57,7 +65,15 @@ class KeyActor(Actor[KeyMachine]):
         self.key = key
         self.projection = projection
         self.last_used = 0.0
-        self.cause: int | None = None
+        self.cause: Event | None = None
+        self.crashed: Event | None = None
+        self.held_since: Event | None = None
+        self.drained_since: Event | None = None
+        self.ended: int | None = None
+        self.planned: str | None = None
+        self.replanned: Event | None = None
+        self.share_seen: tuple[str | None, Event] | None = None
+        self._shown = ""
         self.watchers: dict[str, list[Subscription]] | None = None
         self.log_level: str | None = None
         self.refuses_until: float | None = None
@@ -65,7 +81,24 @@ class KeyActor(Actor[KeyMachine]):
     @property
     def shown(self) -> str:
         """What is shown instead of the key."""
-        return self.pool.digest.show(self.key)
+        if not self._shown:
+            self._shown = self.pool.digest.show(self.key)
+        return self._shown
+
+    def plan_is(self, context: str) -> None:
+        """A plan was resolved: file an event where it is another one than before. Synchronous."""
+        before, self.planned = self.planned, context
+        if before is not None and before != context:
+            client = self.machine.client
+            self.replanned = self.pool.event(
+                "plan-changed", self, client=None if client is None else client.id
+            )
+
+    def share_is(self, name: str | None) -> Event:
+        """`share` gave another name than the bound one: the event of it, filed where it is news."""
+        if self.share_seen is None or self.share_seen[0] != name:
+            self.share_seen = name, self.pool.event("share-changed", self)
+        return self.share_seen[1]
 
     def __repr__(self) -> str:
         return f"<KeyActor {self.shown} of {self.server.name}>"
@@ -91,6 +124,6 @@ def _perform(actor: Actor[KeyMachine], effect: Any) -> None:
 
 def _successor(actor: Actor[KeyMachine], error: BaseException) -> KeyMachine:
     assert isinstance(actor, KeyActor)
-    actor.pool.event("actor-crashed", actor, why=type(error).__name__)
+    actor.crashed = actor.pool.event("actor-crashed", actor, why=type(error).__name__)
     actor.pool.background.after_crash(actor)
     return actor.machine.successor()

@@ -23,6 +23,7 @@ from actors import Restart
 from .._base.errors import IN_DOUBT, NOT_SENT, PoolClosed
 from . import _messages as m
 from ._records import logger
+from ._refusals import pool_closing
 from ._statistics import CloseReport
 
 if TYPE_CHECKING:
@@ -137,13 +138,14 @@ class Background:
         if pool.closing:
             return
         pool.closing = True
+        pool.closed_by = pool.event("closing", None)
         self._before = attrs.evolve(pool.openings.counts)
         self._deadline = pool.seams.now() + pool.limits.close_timeout
         for call in list(pool.running.values()):
             if not call.begun:
-                call.interrupt(PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT))
+                call.interrupt(pool_closing(pool))
         for actor in list(pool.kept):
-            actor.tell(m.Close())
+            actor.tell(m.Close(pool.closed_by))
         self._leaving.set()
         self.look()
         if not self._served:

@@ -38,9 +38,10 @@ from .._base.errors import (
     LocalSessionHandleLostError,
     PoolClosed,
     ServerRefused,
+    StaleTools,
 )
 from ._asking import ask_share, check_identity
-from ._refusals import epoch_over, other_plan, revoked, stale
+from ._refusals import epoch_over, other_plan, pool_closing, revoked, stale
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -161,18 +162,17 @@ class Call:
         now = self.checked_at = pool.seams.now()
         self.use.marks += (stage, now)
         if pool.closing:
-            raise PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT)
+            raise pool_closing(pool)
         binding = self.binding
         machine = actor.machine
         if actor.epoch != self.actor_epoch:
             raise ActorCrashed(
                 "the actor of this key crashed; nothing was sent; call again", delivery=NOT_SENT
-            )
+            ).because(actor.crashed)
         if machine.closed:
-            raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT)
+            raise PoolClosed("the key is closed; nothing was sent", delivery=NOT_SENT).because(pool.closed_by)
         if machine.epoch != binding.epoch:
-            self.use.cause = actor.cause
-            raise epoch_over(machine, binding.epoch)
+            raise epoch_over(machine, binding.epoch).because(actor.cause)
         client = self.client
         if client is not None:
             live = machine.client
@@ -186,7 +186,7 @@ class Call:
         if pool.share is not None or binding.authorization is not None:
             self.check_share()
         if client is not None and client.context != binding.context:
-            raise other_plan()
+            raise other_plan().because(actor.replanned)
         if self.interrupted is not None:
             raise self.interrupted
         if now >= self.deadline:
@@ -198,42 +198,46 @@ class Call:
             if self.client is None:
                 self.list = None  # its client was replaced while the call waited: decided by definition
                 return
-            raise stale(self.generation, listed.generation)
+            raise self.stale(listed)
         if listed.generation != self.generation:
             definition = self.definition
             if not self.actor.machine.limits.recheck_lists or not listed.shows(
                 definition.name, definition.digest
             ):
-                self.use.cause = listed.event
-                raise stale(self.generation, listed.generation)
+                raise self.stale(listed)
         if gate and listed.noticed:
-            self.use.cause = listed.event
-            raise stale(self.generation, listed.generation)
+            raise self.stale(listed)
+
+    def stale(self, listed: ListState) -> StaleTools:
+        """Make the refusal of a call whose list is not true any more, or not known to be."""
+        client = self.client
+        gone = None if listed.alive or client is None else client.ended
+        return stale(self.generation, listed.generation).because(listed.event if gone is None else gone)
 
     def check_share(self) -> None:
         """Raise unless the app's `share` still gives the name that the tool was listed under."""
         actor = self.actor
-        if ask_share(actor) != self.binding.authorization:
+        name = ask_share(actor)
+        if name != self.binding.authorization:
             raise BindingChanged(
                 "the authorization name of this identity has changed; nothing was sent; list the tools again"
-            )
+            ).because(actor.share_is(name))
 
-    @staticmethod
-    def _client_gone(client: Client) -> AfpoolError:
+    def _client_gone(self, client: Client) -> AfpoolError:
         # a place is held on it, so nobody retired it in order: it was killed, lost, or another plan took over
         if client.retired is not None:
             return ClientClosed(
                 f"the client was closed ({client.retired}); nothing was sent; call again", delivery=NOT_SENT
-            )
+            ).because(client.ended)
         if client.lost is not None:
             return LocalSessionHandleLostError(
                 f"the client ended before the request was sent ({client.lost}); nothing was sent; call again",
                 delivery=NOT_SENT,
-            )
+            ).because(client.ended)
         return BindingChanged(
             "the plan for this identity has changed while the call waited; nothing was sent; "
             "list the tools again"
-        )
+        ).because(self.actor.replanned)
 
     # ------------------------------------------------------------------ the gate
 
@@ -254,6 +258,7 @@ class Call:
 
     def look_back(self) -> None:
         """File what has changed since the request left; the answer that came is the caller's all the same."""
+        self.use.waits_for = None
         try:
             self.recheck("answered")
         except AfpoolError as change:
@@ -262,7 +267,9 @@ class Call:
     def began(self) -> None:
         """Take note that the first byte left; from here on nothing refuses."""
         self.begun = True
-        self.use.marks += ("sent", self.actor.pool.seams.now())
+        use = self.use
+        use.marks += ("sent", self.actor.pool.seams.now())
+        use.waits_for = "server"
 
     def still_wanted(self) -> None:
         """Raise where the rest of an answer that broke off may not be asked for: nobody stands behind it.
@@ -271,7 +278,7 @@ class Call:
         leaves the client layer.
         """
         if self.actor.machine.revoked > self.binding.epoch:
-            raise revoked()
+            raise revoked().because(self.actor.cause)
         who = self.identity
         if callable(who):
             check_identity(self.actor, who, self.binding.keyed_on)
@@ -289,6 +296,9 @@ class Call:
         use = self.use
         use.attempts += 1
         use.bytes_out = body_bytes
+        use.request_id = getattr(self.trip, "request_id", None)
+        assert self.client is not None
+        use.waits_for = self.client.channel.first_wait
 
     def carries(self, credential: Credential, /) -> None:
         """Tell whoever shows the answer to others what its server was sent."""
@@ -358,19 +368,23 @@ class Call:
         """Say why the call was woken out of a wait; called where the wake-up arrives."""
         if not self.begun:
             try:
-                self.recheck("woken")  # the first predicate that fails is the refusal, also now
+                self.recheck(
+                    self.use.waits_for or "woken"
+                )  # the first predicate that fails is the refusal, also now
             except AfpoolError as refusal:
                 return refusal
         return self.interrupted or self.late()
 
     @contextlib.contextmanager
-    def bounded(self) -> Iterator[None]:
+    def bounded(self, stage: str) -> Iterator[None]:
         """Bound a wait that afpool does not do itself by the deadline, and let it be interrupted."""
         self.begun = False  # as in `ask`
+        self.use.waits_for = stage
         with trio.CancelScope(deadline=self.deadline) as scope:
             self.scope = scope
             try:
                 yield
+                self.use.waits_for = None
             finally:
                 self.scope = None
         if scope.cancelled_caught:

@@ -23,7 +23,12 @@ logger = logging.getLogger("afpool")
 
 
 def invalidate(
-    pool: Pool, identity: Identity | None, server: str | None, key: PoolKey | None, reason: str
+    pool: Pool,
+    identity: Identity | None,
+    server: str | None,
+    key: PoolKey | None,
+    reason: str,
+    by: str | None,
 ) -> int:
     """See `Pool.invalidate`."""
     if identity is None and server is None and key is None:
@@ -36,14 +41,13 @@ def invalidate(
         and (identity is None or _covers(identity, actor.projection))
     ]
     for actor in hit:
-        actor.cause = pool.event("revoked", actor, why=reason)
-        actor.tell(m.Revoke(reason))
+        actor.cause = pool.event("revoked", actor, why=reason, by=by)
+        actor.tell(m.Revoke(reason, actor.cause))
     _drop_credentials(pool, identity, hit)
     gone = set(hit)
     for call in list(pool.running.values()):
         if call.actor in gone and not call.begun:
-            call.use.cause = call.actor.cause
-            call.interrupt(revoked())
+            call.interrupt(revoked().because(call.actor.cause))
     return len(hit)
 
 
@@ -70,31 +74,42 @@ def _drop_credentials(pool: Pool, identity: Identity | None, hit: list[KeyActor]
             logger.error("drop of the credential provider raised %s", type(error).__name__)  # noqa: TRY400
 
 
-def cancel(pool: Pool, call_id: str, reason: str) -> bool:
+def cancel(pool: Pool, call_id: str, reason: str, by: str | None) -> bool:
     """See `Pool.cancel`."""
     for call in list(pool.running.values()):
         if call.use.call_id == call_id:
             sent = "it was sent and may take effect" if call.begun else "nothing was sent"
-            call.interrupt(CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT))
+            error = CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT)
+            event = pool.event("withdrawn", call.actor, call=call_id, why=reason, by=by)
+            call.interrupt(error.because(event))
             return True
     for passes in pool.between:
         if passes.call is not None and passes.call.use.call_id == call_id:
             text = f"{reason}; it was sent before and may take effect"
-            passes.withdraw(CallCancelled(text, delivery=IN_DOUBT))
+            event = pool.event("withdrawn", passes.call.actor, call=call_id, why=reason, by=by)
+            passes.withdraw(CallCancelled(text, delivery=IN_DOUBT).because(event))
             return True
     return False
 
 
-def kill(pool: Pool, client_id: int) -> bool:
+def kill(pool: Pool, client_id: int, by: str | None) -> bool:
     """See `Pool.kill`."""
     client = pool.openings.clients.get(client_id)
     if client is None:
         return False
+    owner = next((actor for actor in pool.kept if _has(actor, client_id)), None)
+    if owner is None:
+        event = pool.event("killed", None, server=client.server, client=client_id, by=by)
+    else:
+        event = pool.event("killed", owner, client=client_id, by=by)
+        owner.ended = event.number
+    client.ended = event
     for call in list(pool.running.values()):
         if call.client is client:
             sent = "it was sent and may take effect" if call.begun else "nothing was sent"
             delivery = IN_DOUBT if call.begun else NOT_SENT
-            call.interrupt(ClientClosed(f"its client was killed; {sent}", delivery=delivery))
+            error = ClientClosed(f"its client was killed; {sent}", delivery=delivery)
+            call.interrupt(error.because(event))
     client.retire("killed")
     client.kill()
     for actor in list(pool.kept):
@@ -102,6 +117,12 @@ def kill(pool: Pool, client_id: int) -> bool:
         if current is not None and current.id == client_id:
             actor.tell(m.ClientLost(client_id, "killed"))
     return True
+
+
+def _has(actor: KeyActor, client_id: int) -> bool:
+    machine = actor.machine
+    current = machine.client
+    return (current is not None and current.id == client_id) or client_id in (machine.old or ())
 
 
 def _covers(pattern: Identity, projection: Identity) -> bool:

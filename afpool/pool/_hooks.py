@@ -43,7 +43,8 @@ class ActorHooks:
     def lost(self, client: Client, reason: str) -> None:
         """The incarnation is over."""
         actor = self._actor
-        actor.pool.event("client-lost", actor, client=client.id, why=reason)
+        client.ended = event = actor.pool.event("client-lost", actor, client=client.id, why=reason)
+        actor.ended = event.number
         if client.entry is not None:
             actor.pool.shares.left(client.entry, client)  # another member has to listen
         actor.tell(m.ClientLost(client.id, reason))
@@ -57,11 +58,11 @@ class ActorHooks:
         # A server that announces without end must not push other keys' events out of the record; what is said
         # of the list of a client that was replaced is nobody's news.
         if any(each.is_news(why) for each in lists):
-            number = actor.pool.event(
+            event = actor.pool.event(
                 "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
             )
             for each in lists:
-                each.event = number
+                each.event = event
             # whoever shares a list shares its news
             actor.pool.herald.tools_changed(actor, None if entry is None else entry.authorization)
         if entry is not None:

@@ -60,7 +60,8 @@ class Janitor:
             patience = pool.limits.max_age / 10
             if client.ends_at <= now and (machine.idle or client.ends_at + patience <= now):
                 # what runs on it goes on; the next call or list opens its successor
-                pool.event("aged", actor, client=client.id)
+                client.ended = event = pool.event("aged", actor, client=client.id)
+                actor.ended = event.number
                 client.retire("aged")  # whoever holds a place on it and has sent nothing is told why
                 actor.tell(m.ClientLost(client.id, "aged"))
                 continue
@@ -68,7 +69,7 @@ class Janitor:
             if machine.paused or not pool.openings.may_evict(actor):
                 ends = max(ends, now + pool.limits.idle_timeout)
             elif ends <= now:
-                pool.openings.evict(actor)
+                pool.openings.evict(actor, why="idle")
                 continue
             due = min(due, ends, max(client.ends_at, now + ROUND), client.prune(now))
         return due

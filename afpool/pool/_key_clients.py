@@ -42,10 +42,10 @@ def plan_changed(key: KeyState, msg: m.PlanChanged, reply: Reply[bool]) -> Effec
     for ticket, (admit, waiter) in list(waiting.items()):
         if admit.context is not None and admit.context != msg.context:
             del waiting[ticket]
-            effects.append(Refuse(waiter, other_plan()))
+            effects.append(Refuse(waiter, other_plan().because(msg.event)))
         elif held_off is not None:
             del waiting[ticket]
-            effects.append(Refuse(waiter, backing_off(held_off)))
+            effects.append(Refuse(waiter, backing_off(held_off).because(msg.failed)))
     go = bool(waiting)
     if not go:
         key.opening = None
@@ -109,7 +109,7 @@ def revoke(key: KeyState, msg: m.Revoke, _: object) -> Effects:
     key.epoch += 1
     key.revoked = key.epoch
     effects: Effects = []
-    key.refuse_all(effects, revoked)
+    key.refuse_all(effects, lambda: revoked().because(msg.event))
     key.retire(effects, reason=msg.reason)
     return key.flag(effects)
 
@@ -123,17 +123,17 @@ def reconfigure(key: KeyState, msg: m.Reconfigure, _: object) -> Effects:
     else:
         key.limits = msg.limits
     effects: Effects = []
-    key.refuse_all(effects, reconfigured)
+    key.refuse_all(effects, lambda: reconfigured().because(msg.event))
     if not msg.keep:
         key.retire(effects, reason="reconfigured")
     return key.flag(effects)
 
 
-def close(key: KeyState, _msg: m.Close, _: object) -> Effects:
+def close(key: KeyState, msg: m.Close, _: object) -> Effects:
     """Refuse everybody from now on."""
     key.closed = True
     effects: Effects = []
-    key.refuse_all(effects, lambda: PoolClosed("the pool is closing; nothing was sent"))
+    key.refuse_all(effects, lambda: PoolClosed("the pool is closing; nothing was sent").because(msg.event))
     key.retire(effects, reason="pool closed")
     return key.flag(effects)
 

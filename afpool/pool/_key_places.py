@@ -202,6 +202,12 @@ def resume(key: KeyState, _msg: m.Resume, _: object) -> Effects:
     return grant(key, [])
 
 
+def limit(key: KeyState, msg: m.Limit, _: object) -> Effects:
+    """Hold, or let go, what all keys of the server hold."""
+    key.limits = msg.limits
+    return grant(key, [])
+
+
 def drain(key: KeyState, _msg: m.Drain, reply: Reply[None]) -> Effects:
     """Hold admission until nothing runs."""
     if key.draining is None:

@@ -42,11 +42,13 @@ class KeyLimits:
         max_operations: Places on the key's client.
         max_waiting: Waiters before further ones are refused.
         recheck_lists: Whether only a call's own definition counts when a list changes.
+        halted: Whether its whole server is held: nobody is given a place.
     """
 
     max_operations: int = 16
     max_waiting: int = 256
     recheck_lists: bool = False
+    halted: bool = False
 
 
 @final
@@ -150,7 +152,7 @@ class KeyState:
     @property
     def held(self) -> bool:
         """Whether nobody is given a place, free or not."""
-        return self.paused or self.draining is not None or self.ghosts is not None
+        return self.paused or self.draining is not None or self.ghosts is not None or self.limits.halted
 
     @property
     def would_grant(self) -> bool:
@@ -175,6 +177,7 @@ class KeyState:
             "old_clients": len(self.old or ()),
             "abandoned": self.abandoned,
             "paused": self.paused,
+            "halted": self.limits.halted,
             "closed": self.closed,
             "removed": self.removed,
         }

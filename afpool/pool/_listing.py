@@ -153,6 +153,7 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
     told = None  # what the app said of the plan when it was asked for this list
     if context is None and authorization is not None:
         context = told = (await asker.through(resolve_plan(actor))).context
+        actor.plan_is(told)
     state = _in_hand(actor, authorization, context)
     if state is not None and not refresh and state.settled(pool.seams.now()):
         assert context is not None
@@ -162,12 +163,14 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
     if current is not None:
         # a list that goes to the wire asks for the plan; another context retires the client
         told = (await asker.through(resolve_plan(actor))).context
+        actor.plan_is(told)
         post(actor, m.PlanChanged(told))
     for again in (True, True, False):
         client = await asker.through(client_for(actor, fresh=refresh))
         if told is not None and client.context != told:
             # It was being opened while the app was asked: nobody knows which of the answers is the later one.
             told = (await asker.through(resolve_plan(actor))).context
+            actor.plan_is(told)
             post(actor, m.PlanChanged(told))
             if client.context != told:
                 continue

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
     from .._base.definition import Catalog, Definition
+    from ._events import Event
     from ._shares import Entry
 
 RELIST_INTERVAL: Final = 1.0
@@ -43,7 +44,7 @@ class ListState:
         expires_at: When its time to live ends, on the runtime's clock.
         next_at: Not asked for again before this time.
         asked_before: Whether it was asked for at all; the first asking counts for nothing.
-        event: The number of the last event that touched it.
+        event: The last event that touched it.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class ListState:
         self.next_at = 0.0
         self.interval = RELIST_INTERVAL
         self.asked_before = False
-        self.event: int | None = None
+        self.event: Event | None = None
         self.flight: object = None
 
     @property

@@ -104,6 +104,8 @@ def _keep_facts(fresh: KeyMachine, torn: object) -> None:
         fresh.removed = torn.limits is None
         fresh.limits = torn.limits or fresh.limits
         fresh.paused = fresh.paused and not fresh.removed
+    elif isinstance(torn, m.Limit):
+        fresh.limits = torn.limits
     elif isinstance(torn, m.Close):
         fresh.closed = True
     elif isinstance(torn, (m.Pause, m.Resume)):
@@ -125,6 +127,7 @@ _TURNS: Final[dict[type, Callable[[KeyState, Any, Any], Effects | None]]] = {
     m.Reconfigure: clients.reconfigure,
     m.Pause: places.pause,
     m.Resume: places.resume,
+    m.Limit: places.limit,
     m.Drain: places.drain,
     m.Close: clients.close,
 }

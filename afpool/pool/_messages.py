@@ -47,12 +47,15 @@ class PlanChanged(Request[bool]):
     """A plan was resolved: by the opening `token`, or (without one) by a list that goes to the wire.
 
     Answered with whether the opening should go on. `retry_after` is set while a failed opening under the
-    same context is being waited out.
+    same context is being waited out. `event` is what made the plan another one, and `failed` that failed
+    opening's, where there is such: what refusals name as their cause.
     """
 
     context: str
     token: int | None = None
     retry_after: float | None = None
+    event: object = attrs.field(default=None, eq=False, repr=False)
+    failed: object = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen
@@ -136,6 +139,7 @@ class Revoke:
     """What the key was authorized for has changed: every binding and every waiter of this epoch ends."""
 
     reason: str
+    event: object = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen
@@ -149,6 +153,14 @@ class Reconfigure:
 
     limits: KeyLimits | None
     keep: bool = False
+    event: object = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class Limit:
+    """What the key may hold from now on; nothing that is bound ends for it."""
+
+    limits: KeyLimits
 
 
 @attrs.frozen
@@ -164,6 +176,8 @@ class Resume:
 @attrs.frozen
 class Close:
     """Refuse everybody from now on and close the client once nothing runs."""
+
+    event: object = attrs.field(default=None, eq=False, repr=False)
 
 
 # ---------------------------------------------------------------------------- effects

@@ -26,7 +26,7 @@ from .._base.errors import (
 )
 from .._base.fair import FairPlaces
 from .._base.identity import Identity, encode_key
-from ..client import Client, Endpoint, Plan, open_client
+from ..client import Client, Endpoint, Plan, Stages, open_client
 from . import _messages as m
 from ._admission import share_of
 from ._asking import Resolved, ask_plan
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from .._base.identity import PoolKey
     from ._actor import KeyActor
+    from ._events import Event
     from ._pool import Pool
 
 BACKOFFS_KEPT: Final = 10_000
@@ -53,6 +54,7 @@ class Backoff:
 
     failures: int
     until: float
+    event: Event
 
 
 @attrs.define
@@ -62,6 +64,21 @@ class CloseCounts:
     closed: int = 0
     killed: int = 0
     abandoned: int = 0
+
+
+@attrs.frozen(eq=False)
+class UnderWay:
+    """An opening that has not ended.
+
+    Attributes:
+        actor: The key's.
+        call_id: Of the call that it was begun for; `None` where a list or the host asked.
+        stages: Which stage it is in since when: `plan`, `room`, `connect`, `credential` or `initialize`.
+    """
+
+    actor: KeyActor
+    call_id: str | None
+    stages: Stages
 
 
 @final
@@ -76,6 +93,7 @@ class Openings:
         self._closing: set[int] = set()
         self._using: Counter[PoolKey] = Counter()  # lists on their way
         self._roomless: dict[KeyActor, None] = {}  # whose opening waits for room
+        self.under_way: dict[int, UnderWay] = {}  # by token
         self.clients: dict[int, Client] = {}
         limits = pool.limits
         self.rooms = FairPlaces(  # of clients that exist or are about to
@@ -126,6 +144,7 @@ class Openings:
             actor.tell(m.OpenFailed(token, OpenFailed("the pool is closing; nothing was sent")))
             return
         scope = self._scopes[token] = trio.CancelScope()
+        self.under_way[token] = UnderWay(actor, _begun_for(actor), Stages(pool.seams.now, "plan"))
         pool.spawn(self._open, actor, token, scope)
 
     def cancel(self, token: int) -> None:
@@ -136,7 +155,9 @@ class Openings:
 
     async def _open(self, actor: KeyActor, token: int, scope: trio.CancelScope) -> None:
         pool = self._pool
+        under_way = self.under_way[token]
         context = ""
+        backoff: Backoff | None = None
         epoch = actor.machine.epoch
         error: AfpoolError
         scope.deadline = pool.seams.now() + pool.limits.open_timeout
@@ -144,19 +165,21 @@ class Openings:
             with scope:
                 resolved = await ask_plan(actor)
                 context = resolved.context
+                actor.plan_is(context)
                 backoff = self._backoffs.get((actor.key, context))
                 wait = None if backoff is None else backoff.until - pool.seams.now()
-                go = taken(post(actor, m.PlanChanged(context, token, wait if wait and wait > 0 else None)))
-                if not go:
+                held_off = wait if wait and wait > 0 else None
+                after = None if backoff is None else backoff.event
+                if not taken(post(actor, m.PlanChanged(context, token, held_off, actor.replanned, after))):
                     return
-                client = await self._connect(actor, resolved)
+                client = await self._connect(actor, resolved, under_way.stages)
                 self._backoffs.pop((actor.key, context), None)
-                pool.event("opened", actor, client=client.id)
+                client.opening = self._ended(under_way, "opened", client=client.id).number
                 if actor.log_level is not None:
                     restore_level(actor, client, actor.log_level)
                 actor.tell(m.Opened(token, client.id, context, client))
                 if self.wants_room_of(actor):
-                    self.evict(actor)  # only if nobody uses it
+                    self.evict_for_room(actor)  # only if nobody uses it
                 return
             if token not in self._scopes:
                 return  # cancelled by `cancel`: nobody waits
@@ -170,22 +193,32 @@ class Openings:
             error.__cause__ = failure
         finally:
             self._scopes.pop(token, None)
+            del self.under_way[token]
         error = as_open_failure(error)
+        event = self._ended(under_way, "open-failed", why=error.code)
         # Who has to consent first is the provider's word: no server is spared by waiting, and the call after
         # the consent must not be refused.
         consent = isinstance(error, AuthorizationRequired) and error.http_status is None
         # One that ended with its epoch says nothing of what is configured now.
         if context and not consent and actor.machine.epoch == epoch:
-            error.retry_after = self._remember(actor.key, context, error)
-        pool.event("open-failed", actor, why=error.code)
-        actor.tell(m.OpenFailed(token, error))
+            error.retry_after = self._remember(actor.key, context, error, event)
+        actor.tell(m.OpenFailed(token, error.because(event)))
 
-    async def _connect(self, actor: KeyActor, resolved: Resolved) -> Client:
+    def _ended(self, opening: UnderWay, kind: str, **facts: object) -> Event:
+        """File how an opening ended, for whom it was begun, and how long each of its stages took."""
+        spent = opening.stages.so_far()
+        return self._pool.event(
+            kind, opening.actor, call=opening.call_id, after=opening.actor.ended, **spent, **facts
+        )
+
+    async def _connect(self, actor: KeyActor, resolved: Resolved, stages: Stages) -> Client:
         pool = self._pool
+        stages.begin("room")
         await self._make_room(actor)
         try:
             endpoint = self.endpoint(resolved.plan, actor.server.name)
             async with endpoint.connecting.place(actor.server.name, actor.projection.tenant, actor.key):
+                stages.begin("connect")
                 client = await open_client(
                     client_id=pool.seams.next_id(),
                     server=actor.server.name,
@@ -196,6 +229,7 @@ class Openings:
                     settings=pool.client_settings,
                     hooks=ActorHooks(actor),
                     spawn=pool.spawn,
+                    stages=stages,
                 )
         except BaseException:
             self._room_left(actor)
@@ -208,7 +242,7 @@ class Openings:
         pool.janitor.wake()
         return client
 
-    def _remember(self, key: PoolKey, context: str, error: AfpoolError) -> float:
+    def _remember(self, key: PoolKey, context: str, error: AfpoolError, event: Event) -> float:
         """Back off from this key and context: 0.5 s doubling to 30, half of it jitter."""
         pool = self._pool
         limits = pool.limits
@@ -221,7 +255,7 @@ class Openings:
         now = pool.seams.now()
         if len(self._backoffs) >= BACKOFFS_KEPT:
             self._backoffs = {pair: kept for pair, kept in self._backoffs.items() if kept.until > now}
-        self._backoffs[key, context] = Backoff(failures, now + delay)
+        self._backoffs[key, context] = Backoff(failures, now + delay, event)
         return delay
 
     # ------------------------------------------------------------------ room
@@ -238,7 +272,7 @@ class Openings:
         seat = rooms.wait(actor.server.name, tenant, actor.key)
         self._roomless[actor] = None
         try:
-            self._evict_for(tenant)
+            self._evict_for(actor)
             self.refuse_circles(actor)
             await seat.reply.wait()
         except BaseException:
@@ -255,9 +289,9 @@ class Openings:
     def _room_left(self, actor: KeyActor) -> None:
         self.rooms.leave(actor.server.name, actor.projection.tenant, actor.key)
 
-    def _evict_for(self, tenant: str | None) -> None:
-        """Close the idle client that goes first, so that this tenant may have one."""
-        rooms = self.rooms
+    def _evict_for(self, asker: KeyActor) -> None:
+        """Close the idle client that goes first, so that this key may have one."""
+        rooms, tenant = self.rooms, asker.projection.tenant
         own = rooms.has_share(tenant)
         idle = [
             actor
@@ -272,7 +306,17 @@ class Openings:
             return -rooms.held(actor.projection.tenant), _listens(actor), actor.last_used
 
         if idle:
-            self.evict(min(idle, key=order))
+            self.evict(min(idle, key=order), why="room", room_for=asker)
+
+    def evict_for_room(self, actor: KeyActor) -> bool:
+        """Close the client of a key, if nobody uses it, for one that waits for room."""
+        rooms, tenant = self.rooms, actor.projection.tenant
+        served = (
+            waiter
+            for waiter in self._roomless
+            if waiter.projection.tenant == tenant or not rooms.has_share(waiter.projection.tenant)
+        )
+        return self.evict(actor, why="room", room_for=next(served, None))
 
     def may_evict(self, actor: KeyActor) -> bool:
         """Whether the key has a client that nobody uses: no call, no list on its way, no subscription."""
@@ -292,17 +336,35 @@ class Openings:
             if not self._using[key]:
                 del self._using[key]
                 if self.wants_room_of(actor):
-                    self.evict(actor)
+                    self.evict_for_room(actor)
                 elif self._pool.seams.now() >= actor.last_used + self._pool.limits.idle_timeout:
                     self._pool.janitor.wake()
 
-    def evict(self, actor: KeyActor) -> None:
-        """Close the client of an idle key."""
+    def evict(
+        self, actor: KeyActor, why: str, *, room_for: KeyActor | None = None, by: str | None = None
+    ) -> bool:
+        """Close the client of a key if nobody uses it.
+
+        Args:
+            actor: The key's.
+            why: `idle`, `room` or `asked`.
+            room_for: Whose opening waits for its room.
+            by: Who asked.
+
+        Returns:
+            Whether it is being closed.
+        """
         client = actor.machine.client
-        if client is not None and self.may_evict(actor):
-            self.evicted += 1
-            self._pool.event("evicted", actor, client=client.id)
-            actor.tell(m.Evict())
+        if client is None or not self.may_evict(actor):
+            return False
+        self.evicted += 1
+        whom = None if room_for is None else room_for.shown
+        client.handle.ended = event = self._pool.event(
+            "evicted", actor, client=client.id, why=why, room_for=whom, by=by
+        )
+        actor.ended = event.number
+        actor.tell(m.Evict())
+        return True
 
     # ------------------------------------------------------------------ closing
 
@@ -341,7 +403,10 @@ class Openings:
         self._closing.discard(client.id)
         if self.clients.pop(client.id, None) is not None:
             self._room_left(actor)
-        self._pool.event("closed", actor, client=client.id, why=reason)
+        event = self._pool.event("closed", actor, client=client.id, why=reason)
+        if client.ended is None:
+            client.ended = event
+            actor.ended = event.number
         actor.tell(m.ClientLost(client.id, reason, closed=True))
         client_gone(actor, client)
 
@@ -356,8 +421,17 @@ class Openings:
         try:
             await client.ping(pool.seams.now() + pool.limits.ping_timeout)
         except AfpoolError as error:
+            client.ended = event = pool.event("silent", actor, client=client.id, why=error.code)
+            actor.ended = event.number
             client.retire("silent")
             actor.tell(m.ClientLost(client.id, f"silent ({error.code})"))
+
+
+def _begun_for(actor: KeyActor) -> str | None:
+    """The id of the call that waits for the opening which begins in this step, if it is a call."""
+    ticket = next(iter(actor.machine.waiting or ()), None)
+    call = None if ticket is None else actor.pool.running.get(ticket)
+    return None if call is None else call.use.call_id
 
 
 def _listens(actor: KeyActor) -> bool:

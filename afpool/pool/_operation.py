@@ -34,17 +34,19 @@ from .._base.errors import (
     InvalidArguments,
     NotApproved,
     OpenFailed,
+    ProtocolError,
 )
 from .._base.model import JsonObject, ToolContext, ToolResult
-from .._base.use import Use, note_refusal
+from .._base.use import note_refusal
 from ..protocol import NotJson, encode_json
 from . import _messages as m
 from ._asking import check_identity, resolve_plan
 from ._call import Call
+from ._causes import cause_of, end_wait, holders_of_key, holders_of_pool, use_of
 from ._circles import check_places
 from ._flights import ensure_settled
 from ._posting import post, taken
-from ._refusals import other_plan, stale
+from ._refusals import other_plan
 from ._settle import give_back, hand_over
 
 if TYPE_CHECKING:
@@ -86,25 +88,15 @@ async def execute(
     now = pool.seams.now()
     ticket = pool.seams.next_id()
     call_id = ctx.call_id or f"call-{ticket}"
-    definition = binding.definition
-    if definition is not None:
-        use = Use(call_id, actor.server.name, definition.name, now)
-    else:
-        assert errand is not None
-        use = Use(call_id, actor.server.name, errand.named, now)
-        use.method = errand.method
-    use.key = actor.key  # not the actor: a record must not keep a forgotten key alive
-    use.epoch = binding.epoch
-    use.context = binding.context
-    if binding.list is not None:
-        use.list_id = binding.list.id
-        use.generation = binding.generation
+    use = use_of(binding, ctx, call_id, errand, passes, now)
     deadline = now + pool.limits.deadline if ctx.deadline is None else ctx.deadline
     call = Call(binding, b"", ctx, deadline, use, ticket)
     if errand is not None:
         call.errand = errand
     if passes is not None:
         passes.begin(call)
+    if pool.records.tracers and use is not ctx.use:
+        pool.records.begin(use)
     entry = pool.deadlines.add(deadline, call)
     pool.running[ticket] = call
     outcome: str | None = "failed"
@@ -117,6 +109,8 @@ async def execute(
         raw = await _steps(call)
     except AfpoolError as error:
         error.call_id = call_id
+        if error.happened is None:
+            error.because(cause_of(call, error))
         note_refusal(use, error)
         outcome = use.outcome
         cause = error.__cause__
@@ -140,19 +134,27 @@ async def execute(
             use.bytes_in = raw.size
             return read(raw, call)
         use.bytes_in = len(raw)
-        return ToolResult(raw, call_id)
+        result = ToolResult(raw, call_id)
+        if b"isError" in raw:
+            use.tool_error = _says_error(result)
+        return result
     finally:
         # No checkpoint from here on: the place is given back or handed over in this very step.
         del pool.running[ticket]
         pool.deadlines.done(entry)
         use.outcome = outcome
+        if use.waits_for is not None:
+            end_wait(use, pool.seams.now())
         trip = call.trip
         call.trip = None  # which holds the call as its gate: what is over goes with its last reference
         if trip is not None and trip.begun and not trip.over:
             hand_over(call, trip, answered=False)
         else:
             give_back(call, answered=outcome == "ok" or (trip is not None and trip.answered))
-        pool.file(use)
+        if use is not ctx.use:
+            pool.records.file(use)  # else whoever dispatched the call does, when all of it is over
+        if pool.closing:
+            pool.background.look()
 
 
 def _encode(args: JsonObject) -> bytes:
@@ -162,6 +164,14 @@ def _encode(args: JsonObject) -> bytes:
         return encode_json(args)
     except NotJson as error:
         raise InvalidArguments(f"{error}; nothing was sent") from None
+
+
+def _says_error(result: ToolResult) -> bool:
+    """Whether a tool says that it failed; a result that cannot be read says nothing yet."""
+    try:
+        return result.is_error
+    except ProtocolError:
+        return False
 
 
 def _check_call_id(call_id: str) -> None:
@@ -176,7 +186,10 @@ async def _steps(call: Call) -> Any:
     pool = actor.pool
     definition = call.binding.definition
     # 1, 2
-    call.tenant = check_identity(actor, call.identity, call.binding.keyed_on).tenant
+    who = check_identity(actor, call.identity, call.binding.keyed_on)
+    call.tenant = who.tenant
+    if call.use.who is None:
+        call.use.who = who
     call.recheck("start", gate=False)
     if definition is not None:
         pin = actor.server.pins.get(definition.name)
@@ -240,10 +253,11 @@ async def _relist(call: Call, state: ListState) -> None:
     if state.asked_before and state.flight is None and actor.machine.client is not None:
         # a list that goes to the wire asks for the plan; a list's first asking follows an opening, which has
         resolved = await through(call, "plan", resolve_plan(actor))
+        actor.plan_is(resolved.context)
         # told also where it is the binding's: the live client may have been opened under another one since
         post(actor, m.PlanChanged(resolved.context))
         if resolved.context != call.binding.context:
-            raise other_plan()
+            raise other_plan().because(actor.replanned)
     try:
         await through(
             call,
@@ -278,6 +292,7 @@ async def _admitted(call: Call) -> Client:
         call.chain,
     )
     if not actor.machine.would_grant:
+        holders_of_key(call)
         pool.room.check(call.tenant, "the key has no place free")
     call.ticket_out = True
     reply = post(actor, admit)
@@ -285,6 +300,7 @@ async def _admitted(call: Call) -> Client:
     if reply.done:
         client = taken(reply)
     else:
+        opens = actor.machine.client is None
         call.reply = reply
         pool.waiting += 1
         if call.chain:
@@ -295,6 +311,8 @@ async def _admitted(call: Call) -> Client:
         finally:
             call.reply = None
             pool.waiting -= 1
+        if opens:
+            call.use.opening = client.opening
     call.held = True
     return client
 
@@ -304,6 +322,7 @@ async def _seated(call: Call) -> None:
     actor = call.actor
     pool = actor.pool
     places = pool.admission
+    holders_of_pool(call)
     check_places(call)
     pool.room.check(call.tenant, f"{places.used} calls run (max_in_flight {pool.limits.max_in_flight})")
     seat = places.wait(actor.server.name, call.tenant, actor.key, call.chain)
@@ -332,8 +351,7 @@ async def _adopt(call: Call) -> None:
     if not state.settled(actor.pool.seams.now()):
         await _relist(call, state)
     if not state.shows(definition.name, definition.digest):
-        call.use.cause = state.event
-        raise stale(call.generation, state.generation)
+        raise call.stale(state)
     call.list = state
     call.generation = state.generation
     call.use.list_id = state.id
@@ -358,9 +376,11 @@ async def through(call: Call, stage: str, waiting: Awaitable[T], *, holds: bool 
     """
     try:
         if call.reply is not None:
+            call.use.waits_for = stage
             value = await waiting  # a reply slot: the deadline and every interruption fail it directly
+            call.use.waits_for = None
         else:
-            with call.bounded():
+            with call.bounded(stage):
                 value = await waiting
     except AfpoolError as error:
         if error is not call.interrupted:

@@ -15,8 +15,7 @@ from .._base.errors import (
 from .._base.fair import FairPlaces
 from .._base.identity import CallerIdentity, Identity, KeyDigest, PoolKey, encode_key, project
 from ..client import ClientSettings
-from . import _ends
-from . import _messages as m
+from . import _ends, _operators
 from ._actor import KeyActor
 from ._admission import WaitingRoom, share_of
 from ._asking import ask_identity
@@ -29,7 +28,6 @@ from ._janitor import Janitor
 from ._listing import list_servers, warm_up
 from ._openings import Openings
 from ._outputs import Outputs
-from ._posting import post, waited
 from ._records import Records
 from ._reload import checked_servers, limits_of, per_server, reconfigure
 from ._shares import Shares
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from ._again import InDoubtCallback, Passes
     from ._bound import Toolset
     from ._call import Call
+    from ._events import Event
     from ._herald import ChangeCallback, LogCallback, ToolsCallback
     from ._reload import Reconfigured
     from ._server import Limits, PlanFunction, Server, ShareFunction
@@ -97,7 +96,8 @@ class Pool:
         self.context_secret = secret or os.urandom(32)
         self.catalogs = Catalogs(seams)
         self.outputs = Outputs(seams)
-        self.records = Records(limits.records, on_use)
+        self.running: dict[int, Call] = {}
+        self.records = Records(limits.records, limits.record_bytes, seams.now, self.running, on_use)
         self.deadlines = Deadlines()
         self.admission = FairPlaces(
             limits.max_in_flight,
@@ -107,7 +107,6 @@ class Pool:
         self.room = WaitingRoom(limits.max_waiting_total, limits.max_share)
         self.shares = Shares(seams.next_id)
         self.openings = Openings(self)
-        self.running: dict[int, Call] = {}
         # Dicts where a set would do: what is gone through in order has the same order in every run.
         self.between: dict[Passes, None] = {}  # of calls in doubt that wait to be asked for again
         self.waiting = 0
@@ -115,6 +114,8 @@ class Pool:
         self.handed: dict[int, Use] = {}  # by ticket: calls that have ended and whose place has not
         self.abandoned = 0
         self.closing = False
+        self.closed_by: Event | None = None
+        self.held_servers: dict[str, Event] = {}
         self.reconfigured = 0
         # Actors with something to live for; the others live by their tools.
         self.kept: dict[KeyActor, None] = {}
@@ -210,7 +211,7 @@ class Pool:
         """
         names = list(self.servers if servers is None else servers)
         for name in names:
-            self._server(name)
+            self.server(name)
         await trio.lowlevel.checkpoint()
         await warm_up(self, names, identity)
 
@@ -222,6 +223,7 @@ class Pool:
         server: str | None = None,
         key: PoolKey | None = None,
         reason: str = "invalidated",
+        by: str | None = None,
     ) -> int:
         """Close every gate of what is named, in this instant; returns how many keys were hit.
 
@@ -234,11 +236,12 @@ class Pool:
             server: Every key of that server (of that identity, when both are given).
             key: Exactly that key.
             reason: A word for the record.
+            by: Who asked, for the record.
 
         Raises:
             ValueError: Nothing was named.
         """
-        return _ends.invalidate(self, identity, server, key, reason)
+        return _ends.invalidate(self, identity, server, key, reason, by)
 
     @trio.lowlevel.enable_ki_protection
     def reconfigure(
@@ -251,6 +254,7 @@ class Pool:
         limits: Limits | None = None,
         replan: Iterable[str] | None = None,
         rebind: Iterable[str] = (),
+        by: str | None = None,
     ) -> Reconfigured:
         """Put another configuration into force, in this instant. Synchronous, all or nothing.
 
@@ -269,6 +273,7 @@ class Pool:
             replan: Names of servers without a plan of their own for which `plan` gives other plans from now
                 on. Absent: all of them if `plan` is another one (by `==`), else none.
             rebind: Names of servers whose bindings end although nothing that the pool knows of has changed.
+            by: Who asked, for the record.
 
         Raises:
             PoolClosed: The pool is closed.
@@ -277,34 +282,71 @@ class Pool:
             TypeError: Something is not of its kind.
         """
         others: dict[str, Any] = {"plan": plan, "share": share, "credentials": credentials}
-        return reconfigure(self, servers, **others, limits=limits, replan=replan, rebind=rebind)
+        return reconfigure(self, servers, **others, limits=limits, replan=replan, rebind=rebind, by=by)
 
-    def cancel(self, call_id: str, reason: str = "withdrawn by its host") -> bool:
-        """Withdraw a running call; its caller gets `cancelled` with the true verdict. Synchronous."""
-        return _ends.cancel(self, call_id, reason)
+    def cancel(self, call_id: str, reason: str = "withdrawn by its host", *, by: str | None = None) -> bool:
+        """Withdraw a running call; its caller gets `cancelled` with the true verdict. Synchronous.
 
-    def pause(self, key: PoolKey) -> None:
-        """Hold admission of a key; what runs goes on."""
-        self._existing(key).tell(m.Pause())
+        Args:
+            call_id: Of the call.
+            reason: What the caller and the record are told.
+            by: Who asked, for the record.
 
-    def resume(self, key: PoolKey) -> None:
-        """Admit again."""
-        self._existing(key).tell(m.Resume())
+        Returns:
+            Whether there was such a call.
+        """
+        return _ends.cancel(self, call_id, reason, by)
 
-    async def drain(self, key: PoolKey) -> None:
-        """Hold admission of a key until what runs has settled, then replace its client on demand."""
-        actor = self._existing(key)
-        await trio.lowlevel.checkpoint()
-        await waited(post(actor, m.Drain()))
-
-    def evict(self, key: PoolKey) -> None:
-        """Close the client of a key if nobody uses it."""
-        self.openings.evict(self._existing(key))
+    # What operators do: each is filed as an event, with `by`, who asked. All raise `LookupError` where there
+    # is no such key, or no such server.
 
     @trio.lowlevel.enable_ki_protection
-    def kill(self, client_id: int) -> bool:
+    def pause(self, key: PoolKey, *, by: str | None = None) -> None:
+        """Hold admission of a key; what runs goes on."""
+        _operators.pause(self, self._existing(key), by)
+
+    @trio.lowlevel.enable_ki_protection
+    def resume(self, key: PoolKey, *, by: str | None = None) -> None:
+        """End `pause`: admit again, unless the whole server is held."""
+        _operators.resume(self, self._existing(key), by)
+
+    @trio.lowlevel.enable_ki_protection
+    def pause_server(self, name: str, *, by: str | None = None) -> int:
+        """Hold admission of every key of a server, also of those that do not exist yet.
+
+        What runs goes on, and lists are still answered.
+
+        Returns:
+            How many keys there are now.
+        """
+        return _operators.pause_server(self, name, by)
+
+    @trio.lowlevel.enable_ki_protection
+    def resume_server(self, name: str, *, by: str | None = None) -> int:
+        """End `pause_server`; a key that is held by itself stays so."""
+        return _operators.resume_server(self, name, by)
+
+    async def drain(self, key: PoolKey, *, by: str | None = None) -> None:
+        """Hold admission of a key until what runs has settled, then replace its client on demand."""
+        await _operators.drain(self, self._existing(key), by)
+
+    @trio.lowlevel.enable_ki_protection
+    def evict(self, key: PoolKey, *, by: str | None = None) -> bool:
+        """Close the client of a key if nobody uses it; returns whether it is being closed."""
+        return _operators.evict(self, self._existing(key), by)
+
+    @trio.lowlevel.enable_ki_protection
+    def kill(self, client_id: int, *, by: str | None = None) -> bool:
         """Close a client at once; calls on it end with `client-closed` and their true verdict."""
-        return _ends.kill(self, client_id)
+        return _ends.kill(self, client_id, by)
+
+    def actor_shown(self, shown: str) -> KeyActor:
+        """The actor of the key that is shown as this digest; the beginning of one is enough where it is one.
+
+        Raises:
+            LookupError: There is none, or several begin so.
+        """
+        return _operators.shown_as(self, shown)
 
     def key_of(self, identity: Identity, server: str) -> PoolKey:
         """Encode the key of an identity at a server.
@@ -313,7 +355,7 @@ class Pool:
             IdentityMissing: It names none of the fields that the server is keyed on.
             LookupError: There is no server of that name.
         """
-        named = self._server(server)
+        named = self.server(server)
         return encode_key(named.name, identity, named.keyed_on)
 
     def statistics(self) -> PoolStatistics:
@@ -332,7 +374,12 @@ class Pool:
 
     # ------------------------------------------------------------------ keys
 
-    def _server(self, name: str) -> Server:
+    def server(self, name: str) -> Server:
+        """The server of a name.
+
+        Raises:
+            LookupError: There is none.
+        """
         try:
             return self.servers[name]
         except KeyError:
@@ -340,7 +387,7 @@ class Pool:
 
     def actor_for(self, name: str, identity: CallerIdentity) -> KeyActor:
         """The actor of an identity's key at a server, made if there is none."""
-        server = self._server(name)
+        server = self.server(name)
         if self.closing:
             raise PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT)
         identity = ask_identity(identity)
@@ -364,6 +411,10 @@ class Pool:
         if actor is None:
             raise LookupError("there is no such key now")
         return actor
+
+    def actor_of(self, key: PoolKey) -> KeyActor | None:
+        """The actor of a key, if it has one now."""
+        return self._actors.get(key)
 
     def actors(self) -> list[KeyActor]:
         """Every key actor that lives now."""
@@ -395,10 +446,11 @@ class Pool:
         if self.closing:
             self.background.look()
 
-    def event(self, kind: str, actor: KeyActor | None, **facts: Any) -> int:
-        """File a numbered event of a key, or of the whole pool; facts as `EventRing.file` takes them."""
-        shown = "" if actor is None else actor.shown
-        return self.records.events.file(self.seams.now(), kind, shown, **facts)
+    def event(self, kind: str, actor: KeyActor | None, *, server: str = "", **facts: object) -> Event:
+        """File a numbered event of a key, of a server or of the whole pool; facts as `Event` names them."""
+        if actor is None:
+            return self.records.event(kind, "", server, **facts)
+        return self.records.event(kind, actor.shown, actor.server.name, **facts)
 
     # ------------------------------------------------------------------ tasks
 

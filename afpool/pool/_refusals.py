@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._base.errors import AfpoolError, BindingChanged, OpenBackoff, StaleTools
+from .._base.errors import NOT_SENT, AfpoolError, BindingChanged, OpenBackoff, PoolClosed, StaleTools
 
 if TYPE_CHECKING:
     from ._key_state import KeyState
+    from ._pool import Pool
 
 
 def stale(listed: int, now: int) -> StaleTools:
@@ -19,6 +20,12 @@ def stale(listed: int, now: int) -> StaleTools:
     return StaleTools(
         f"the tool's list is not known to be true: {text}; nothing was sent; list the tools again"
     )
+
+
+def pool_closing(pool: Pool) -> PoolClosed:
+    """The refusal of a call that has sent nothing when the pool is left."""
+    error = PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT)
+    return error.because(pool.closed_by)
 
 
 def revoked() -> BindingChanged:
@@ -65,4 +72,4 @@ def copy_error(error: AfpoolError) -> AfpoolError:
         www_authenticate=error.www_authenticate,
     )
     twin.__cause__ = error.__cause__
-    return twin
+    return twin.because(error.happened)

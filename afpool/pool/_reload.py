@@ -37,9 +37,10 @@ from ._refusals import reconfigured
 from ._server import Limits, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from ._actor import KeyActor
+    from ._events import Event
     from ._pool import Pool
     from ._server import PlanFunction
 
@@ -132,13 +133,16 @@ def checked_servers(servers: Iterable[Server], plan: PlanFunction | None) -> dic
     return named
 
 
-def limits_of(pool_limits: Limits, servers: Mapping[str, Server]) -> dict[str, KeyLimits]:
-    """What a key of each server may hold."""
+def limits_of(
+    pool_limits: Limits, servers: Mapping[str, Server], halted: Container[str] = ()
+) -> dict[str, KeyLimits]:
+    """What a key of each server may hold; `halted` are the servers that an operator holds."""
     return {
         name: KeyLimits(
             max_operations=pool_limits.max_operations,
             max_waiting=pool_limits.max_waiting,
             recheck_lists=server.on_list_change == "recheck",
+            halted=name in halted,
         )
         for name, server in servers.items()
     }
@@ -255,24 +259,25 @@ def reconfigure(
     limits: Limits | None,
     replan: Iterable[str] | None,
     rebind: Iterable[str],
+    by: str | None,
 ) -> Reconfigured:
     """See `Pool.reconfigure`."""
     if pool.closing:
         raise PoolClosed("the pool is closed; its configuration is what it was", delivery=NOT_SENT)
     wanted = _wanted(pool, servers, plan, share, credentials, limits, replan, rebind)
     # From here on nothing raises, waits, or calls the app before all of it holds.
-    number = pool.event("reconfigured", None, why=_why(wanted))
-    result = wanted.result(pool, number)
+    event = pool.event("reconfigured", None, why=_why(wanted), by=by)
+    result = wanted.result(pool, event.number)
     shared_otherwise = bool(pool.share != wanted.share)
     _put(pool, wanted)
-    hit = [actor for actor in pool.actors() if _turn_over(pool, actor, wanted, number)]
-    _end_calls(pool, set(hit), number)
+    hit = [actor for actor in pool.actors() if _turn_over(pool, actor, wanted, event)]
+    _end_calls(pool, set(hit), event)
     for name in wanted.ended:
         pool.shares.end_server(name)
     pool.openings.forget(wanted.ended)
     pool.herald.forget(wanted.removed)
     if shared_otherwise:
-        _ask_names(pool, number)
+        _ask_names(pool, event)
     return result
 
 
@@ -280,7 +285,9 @@ def _put(pool: Pool, wanted: _Wanted) -> None:
     pool.reconfigured += 1
     pool.servers = dict(wanted.servers)
     pool.plan, pool.share, pool.limits = wanted.plan, wanted.share, wanted.limits
-    pool.key_limits = limits_of(wanted.limits, wanted.servers)
+    for name in wanted.removed:
+        pool.held_servers.pop(name, None)
+    pool.key_limits = limits_of(wanted.limits, wanted.servers, pool.held_servers)
     pool.admission.divide(per_server(wanted.limits, wanted.servers))
     pool.client_settings = attrs.evolve(
         pool.client_settings,
@@ -291,7 +298,7 @@ def _put(pool: Pool, wanted: _Wanted) -> None:
     pool.janitor.wake()
 
 
-def _turn_over(pool: Pool, actor: KeyActor, wanted: _Wanted, number: int) -> bool:
+def _turn_over(pool: Pool, actor: KeyActor, wanted: _Wanted, event: Event) -> bool:
     """Let the configuration be that of one key; whether that ends its bindings."""
     name = actor.server.name
     machine = actor.machine
@@ -304,12 +311,12 @@ def _turn_over(pool: Pool, actor: KeyActor, wanted: _Wanted, number: int) -> boo
     if not led_to and machine.removed:
         return False
     keep = name in wanted.rebind
-    actor.cause = number
+    actor.cause = event
     if new is not None and led_to:
         actor.server = new
     if not keep:
         actor.log_level = None  # said to a server that this may not be any more
-    actor.tell(m.Reconfigure(pool.key_limits[name] if led_to else None, keep))
+    actor.tell(m.Reconfigure(pool.key_limits[name] if led_to else None, keep, event))
     for subscription in [each for same in (actor.watchers or {}).values() for each in same]:
         if keep:
             subscription.refuse(reconfigured())
@@ -326,17 +333,16 @@ def _leads_to(server: Server, actor: KeyActor) -> bool:
         return False
 
 
-def _end_calls(pool: Pool, hit: set[KeyActor], number: int) -> None:
+def _end_calls(pool: Pool, hit: set[KeyActor], event: Event) -> None:
     for call in list(pool.running.values()):
         if call.actor in hit and not call.begun:
-            call.use.cause = number
-            call.interrupt(reconfigured())
+            call.interrupt(reconfigured().because(event))
     for passes in list(pool.between):
         if passes.call is not None and passes.call.actor in hit:
-            passes.withdraw(reconfigured())
+            passes.withdraw(reconfigured().because(event))
 
 
-def _ask_names(pool: Pool, number: int) -> None:
+def _ask_names(pool: Pool, event: Event) -> None:
     """Refuse now who waits under an authorization name that another `share` does not give any more."""
     for call in list(pool.running.values()):
         if call.begun:
@@ -344,8 +350,7 @@ def _ask_names(pool: Pool, number: int) -> None:
         try:
             call.check_share()
         except AfpoolError as refusal:
-            call.use.cause = number
-            call.interrupt(refusal)
+            call.interrupt(refusal.because(event))
 
 
 def _why(wanted: _Wanted) -> str:

@@ -141,7 +141,8 @@ class Limits:
         max_pages: Pages of one list.
         keepalive_expiry: A kept connection idle longer than this is not used.
         backoff: First delay after a failed opening, doubling up to `backoff_max`.
-        records: Uses kept in the ring.
+        records: Uses kept in the ring; 0 switches the record off, and nothing is kept.
+        record_bytes: What the kept uses may take, as estimated.
     """
 
     max_operations: int = attrs.field(default=16, validator=_positive)
@@ -167,4 +168,5 @@ class Limits:
     keepalive_expiry: float = attrs.field(default=4.0, validator=_positive)
     backoff: float = attrs.field(default=0.5, validator=_positive)
     backoff_max: float = attrs.field(default=30.0, validator=_positive)
-    records: int = attrs.field(default=4096, validator=_positive)
+    records: int = attrs.field(default=4096, validator=attrs.validators.ge(0))
+    record_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=_positive)

@@ -120,4 +120,4 @@ def _settled(actor: KeyActor, ticket: int, *, held: bool, answered: bool) -> Non
         actor.last_used = pool.seams.now()
     actor.tell(m.Settle(ticket, held, answered))
     if pool.openings.wants_room_of(actor) and actor.machine.idle:
-        pool.openings.evict(actor)
+        pool.openings.evict_for_room(actor)

@@ -41,7 +41,7 @@ class KeyStatistics:
         waiting: Calls that wait for a place.
         abandoned: Calls given up on since the key was made.
         epoch: How often all bindings of the key were ended: it was revoked, or its server reconfigured.
-        paused: Whether admission is held.
+        paused: Whether admission is held, of the key or of its whole server.
         stream: Whether changes of the list are heard of: `unasked`, `connecting`, `listening`, `lost` (calls
             go on, and it is asked for again) or `unsupported`; `None` without a client.
     """
@@ -124,6 +124,6 @@ def _of(actor: KeyActor) -> KeyStatistics:
         waiting=len(machine.waiting or ()),
         abandoned=machine.abandoned,
         epoch=machine.epoch,
-        paused=machine.paused,
+        paused=machine.paused or machine.limits.halted,
         stream=None if client is None else client.handle.stream_state,
     )

@@ -1,0 +1,166 @@
+"""What a call's use says beside its times: whose it is, who held what it waited for, what caused its end.
+
+Rules:
+
+* A call that somebody dispatched by name writes into the use that he made, and he files it. One use is written
+  by one bound call: a further one that is made with the same context has its own, under an id of its own.
+* Who makes a refusal and knows the event behind it says so on the error (`AfpoolError.because`). For the rest
+  it is looked up here, in the step in which the call ends: what is true then of the client, the key and the
+  pool caused it, or it was not caused by an event at all.
+* Who holds what a call waits for is written down when it begins to wait, and not before: a call that waits
+  for nothing pays nothing. At most `HOLDERS_NAMED` are named.
+* Nothing here is a secret, and nothing here keeps a key, a client or a call alive.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from .._base.errors import (
+    ClientClosed,
+    DeadlineExceeded,
+    LocalSessionHandleLostError,
+    PoolClosed,
+    SessionExpiredError,
+    StaleTools,
+)
+from .._base.identity import Identity
+from .._base.use import Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .._base.errors import AfpoolError
+    from .._base.model import ToolContext
+    from ..client import Errand
+    from ._again import Passes
+    from ._bound import Binding
+    from ._bound_server import ServerBinding
+    from ._call import Call
+    from ._events import Event
+
+HOLDERS_NAMED: Final = 16
+
+
+# ---------------------------------------------------------------------------- whose use it is
+
+
+def use_of(
+    binding: Binding | ServerBinding,
+    ctx: ToolContext,
+    call_id: str,
+    errand: Errand | None,
+    passes: Passes | None,
+    now: float,
+) -> Use:
+    """The use that a call writes into: that of its door, that of its pass before, or a new one."""
+    actor = binding.actor
+    given = ctx.use
+    goes_on = passes is not None and passes.repeats > 0
+    if given is not None and (given.reached == 0 or goes_on):
+        use = given
+        use.server = actor.server.name
+    else:
+        named = "" if errand is None else errand.named
+        use = Use(call_id, actor.server.name, named, now)
+        use.run_id = ctx.run_id
+        if isinstance(ctx.identity, Identity):
+            use.who = ctx.identity
+        if given is not None:
+            use.call_id = f"{given.call_id}.{given.reached + 1}"
+            use.parent = given.call_id
+    if given is not None and not goes_on:
+        given.reached += 1
+    if errand is not None:
+        use.method = errand.method
+    else:
+        assert binding.definition is not None
+        if not use.tool:
+            use.name = binding.definition.name
+        use.tool = binding.definition.name
+    use.key = actor.key  # not the actor: a record must not keep a forgotten key alive
+    use.epoch = binding.epoch
+    use.context = binding.context
+    if binding.list is not None:
+        use.list_id = binding.list.id
+        use.generation = binding.generation
+    return use
+
+
+def end_wait(use: Use, now: float) -> None:
+    """A wait ended with the call: mark where it was."""
+    stage = use.waits_for
+    use.waits_for = None
+    if stage is not None and (not use.marks or use.marks[-2] != stage):
+        use.marks += (stage, now)
+
+
+# ---------------------------------------------------------------------------- who holds what
+
+
+def holders_of_key(call: Call) -> None:
+    """Write down who holds the places of the call's key."""
+    leases = call.actor.machine.leases
+    if leases:
+        call.use.held_by = _named(call, leases)
+
+
+def holders_of_pool(call: Call) -> None:
+    """Write down who holds the places of the runtime that this call could have."""
+    pool = call.actor.pool
+    places, server = pool.admission, call.actor.server.name
+    tenant = call.tenant if places.has_share(call.tenant) else None
+    at = server if places.has_share_at(server) else None
+    tickets = (
+        ticket
+        for ticket, running in pool.running.items()
+        if running.entered
+        and (tenant is None or running.tenant == tenant)
+        and (at is None or running.actor.server.name == at)
+    )
+    call.use.held_by = _named(call, tickets)
+
+
+def _named(call: Call, tickets: Iterable[int]) -> tuple[str, ...]:
+    pool = call.actor.pool
+    running, handed = pool.running, pool.handed
+    named = []
+    for ticket in islice(tickets, HOLDERS_NAMED):
+        holder = running.get(ticket)
+        use = handed.get(ticket) if holder is None else holder.use
+        if use is not None:
+            named.append(use.call_id)
+    return tuple(named)
+
+
+# ---------------------------------------------------------------------------- what caused it
+
+
+def cause_of(call: Call, error: AfpoolError) -> Event | None:
+    """Find the event that ended a call with an error whose maker did not know it."""
+    actor = call.actor
+    behind = error.__cause__
+    if isinstance(error, StaleTools):
+        listed = call.list or call.binding.list
+        return None if listed is None else listed.event
+    if isinstance(error, PoolClosed):
+        return actor.pool.closed_by
+    if isinstance(error, ClientClosed | LocalSessionHandleLostError | SessionExpiredError):
+        return None if call.client is None else call.client.ended
+    if isinstance(error, DeadlineExceeded):
+        return _held_up(call)
+    event: Event | None = getattr(behind, "happened", None)
+    return event
+
+
+def _held_up(call: Call) -> Event | None:
+    """What held admission of a call that waited for it until its time was up."""
+    actor, machine = call.actor, call.actor.machine
+    if call.held or call.use.marks[-2:-1] != ["admission"]:
+        return None
+    if machine.paused:
+        return actor.held_since
+    if machine.limits.halted:
+        return actor.pool.held_servers.get(actor.server.name)
+    return actor.drained_since if machine.draining is not None else None
