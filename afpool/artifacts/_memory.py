@@ -260,6 +260,11 @@ class MemoryArtifacts:
                 "the store in memory was closed; nothing was done; open another one"
             )
 
+    @property
+    def memory(self) -> tuple[int, int]:
+        """About how many bytes it takes, and how many it may."""
+        return self._cost, self._max_bytes
+
     def __repr__(self) -> str:
         count = sum(len(held.rows) for held in self._scopes.values())
         return f"<MemoryArtifacts: {count} artifacts of {len(self._scopes)} scopes, {self._cost} bytes>"

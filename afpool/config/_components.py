@@ -18,11 +18,12 @@ import trio
 
 from .._base.credential import Issued
 from .._base.errors import CredentialFailed
+from .._base.held import HeldCredential, held_by
 from .._base.secret import header_map
 from ..credentials import EnvironmentCredentials, FileCredentials, OAuth, OAuthClient, OAuthSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from .._base.credential import Anonymous, CredentialProvider, CredentialRequest, NeedsAuthorization
     from .._base.identity import Identity
@@ -69,6 +70,14 @@ class ConfiguredCredentials:
             drop = getattr(kept.provider, "drop", None)
             if drop is not None and service in {None, name}:
                 drop(service=service, identity=identity)
+
+    def held(self) -> Iterator[HeldCredential]:
+        """Say what its providers hold; of one that keeps nothing, that it is there."""
+        for name, kept in list(self._kept.items()):
+            if hasattr(kept.provider, "held"):
+                yield from held_by(kept.provider)
+            else:
+                yield HeldCredential(service=name, mode="machine")
 
     async def reconfigure(self, credentials: Mapping[str, CredentialConfig]) -> None:
         """Vend what another configuration names. What has not changed stays as it is.

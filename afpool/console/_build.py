@@ -12,6 +12,7 @@ from . import (
     _overview,
     _show,
     _tables_calls,
+    _tables_kept,
     _tables_keys,
     _tables_process,
     _tables_servers,
@@ -54,15 +55,9 @@ def build_registry(
     if own is not None:
         registry.at_end(own.close)
     for part in (
-        _tables_servers,
-        _tables_keys,
-        _tables_calls,
-        _tables_process,
-        _show,
-        _overview,
-        _grid,
+        _tables_servers, _tables_keys, _tables_calls, _tables_kept, _tables_process, _show, _overview, _grid,
         _tail,
-    ):
+    ):  # fmt: skip
         part.register(registry, sources)
     _trace.register(registry, sources)
     _tree.register(registry)

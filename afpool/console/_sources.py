@@ -58,6 +58,7 @@ class Sources:
 
     Attributes:
         more_memory: Give rows of `show memory` for what layers above hold.
+        open_runs: Gives the runs that somebody holds.
         sink_states: Gives how the sinks of the record are doing.
     """
 
@@ -77,6 +78,7 @@ class Sources:
         self.console = console
         self.digests = Digests(pool.digest)
         self.more_memory: list[Callable[[], Iterable[tuple[Any, ...]]]] = []
+        self.open_runs: Callable[[], Iterable[Any]] = tuple
         self.sink_states: Callable[[], Iterable[SinkState]] = tuple
 
     def count_with(self, numbers: Numbers) -> None:

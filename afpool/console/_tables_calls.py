@@ -189,10 +189,11 @@ def events(sources: Sources) -> Table:
 
 
 class _OfRun:
-    __slots__ = ("calls", "ended", "failed", "first", "last", "running", "who")
+    __slots__ = ("calls", "ended", "failed", "first", "last", "open", "running", "who")
 
     def __init__(self) -> None:
         self.running = self.ended = self.failed = 0
+        self.open = False
         self.first = float("inf")
         self.last = float("-inf")
         self.who: Any = None
@@ -219,17 +220,26 @@ def runs(sources: Sources) -> Table:
                 run.ended += 1
                 run.failed += use.outcome in ("refused", "failed")
                 run.last = max(run.last, use.ended_at)
+        for known in sources.open_runs():
+            run = found.get(known.run_id)
+            if run is None:
+                run = found[known.run_id] = _OfRun()
+                run.last = known.began_at
+            run.open = True
+            run.who = run.who or known.who
+            run.first = min(run.first, known.began_at)
         for run_id, run in found.items():
             yield (
-                run_id, run.running, run.ended, run.failed, ask.unix_of(run.first), ask.now - run.last,
-                sources.who(run.who), run.who,
+                run_id, run.open, run.running, run.ended, run.failed, ask.unix_of(run.first),
+                ask.now - run.last, sources.who(run.who), run.who,
             )  # fmt: skip
 
     return Table(
         name="runs",
-        help="runs that have calls under way or on the record",
+        help="runs that somebody holds, or that have calls under way or on the record",
         columns=(
             Column("run", "id"),
+            Column("open", "flag", "somebody holds it"),
             Column("running", "count", "calls under way"),
             Column("ended", "count", "calls on the record"),
             Column("failed", "count", "of them refused or failed"),

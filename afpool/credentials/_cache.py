@@ -24,13 +24,14 @@ import trio
 
 from .._base.credential import Issued
 from .._base.errors import AfpoolError, AuthorizationRequired, CredentialFailed
+from .._base.held import HeldCredential
+from .._base.identity import Identity
 from .._base.seams import Seams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .._base.credential import Answered, CredentialProvider, CredentialRequest
-    from .._base.identity import Identity
     from .._base.secret import Credential
 
 _Key: TypeAlias = tuple[str, tuple[str, ...], str, str, "str | None", "str | None"]
@@ -172,6 +173,33 @@ class CachedCredentials:
 
     # ------------------------------------------------------------------ what is held
 
+    def held(self) -> Iterator[HeldCredential]:
+        """Say what is held, and never a credential. Lazily, over a copy."""
+        for key, entry in list(self._entries.items()):
+            service, scopes, mode, resource, tenant, principal = key
+            refused = isinstance(entry, _Refused)
+            yield HeldCredential(
+                service=service,
+                mode=mode,
+                scopes=scopes,
+                resource=resource,
+                who=_whose(tenant, principal),
+                state="refused" if refused else "renewing" if key in self._flights else "held",
+                expires_at=None if isinstance(entry, _Refused) else entry.expires_at,
+                renew_at=None if isinstance(entry, _Refused) else entry.renew_at,
+                until=entry.until if isinstance(entry, _Refused) else entry.good_until,
+            )
+        for key in [key for key in self._flights if key not in self._entries]:
+            service, scopes, mode, resource, tenant, principal = key
+            yield HeldCredential(
+                service=service,
+                mode=mode,
+                scopes=scopes,
+                resource=resource,
+                who=_whose(tenant, principal),
+                state="asking",
+            )
+
     def _usable(self, key: _Key, request: CredentialRequest) -> _Held | None:
         """Give what is held and good; forget what is not.
 
@@ -261,6 +289,10 @@ class CachedCredentials:
 
     def __repr__(self) -> str:
         return f"CachedCredentials({self._provider!r})"
+
+
+def _whose(tenant: str | None, principal: str | None) -> Identity | None:
+    return None if tenant is None and principal is None else Identity(tenant, principal)
 
 
 def _again(error: Exception, service: str) -> AfpoolError:

@@ -19,6 +19,8 @@ import trio
 
 from .._base.credential import Anonymous, CredentialRequest, Issued, Mode, NeedsAuthorization
 from .._base.errors import CredentialFailed
+from .._base.held import HeldCredential, HeldState
+from .._base.identity import Identity
 from .._base.seams import Seams
 from .._base.secret import Secret
 from ._account import Account
@@ -32,10 +34,9 @@ from ._worker import Worker
 
 if TYPE_CHECKING:
     import types
+    from collections.abc import Iterator
 
     import httpx
-
-    from .._base.identity import Identity
 
 ROUNDS: Final = 4
 
@@ -330,6 +331,33 @@ class OAuth:
         for account in gone:
             await self._worker.keeper.forget(account)
         return len(gone)
+
+    def held(self) -> Iterator[HeldCredential]:
+        """Say what is held, and never a token. Lazily, over a copy."""
+        unix, now = self._seams.unix_now(), self._seams.now()
+        for account in list(self._accounts.values()):
+            key, tokens, consent = account.key, account.tokens, account.consent
+            state: HeldState = "asking"
+            until = None
+            if tokens is not None and tokens.good(unix):
+                state = "held" if self._flights.running(key) is None else "renewing"
+                until = tokens.good_until
+            elif consent is not None:
+                state, until = "consent", unix + (consent.until - now)
+            elif account.failure is not None and now < account.retry_at:
+                state, until = "failing", unix + (account.retry_at - now)
+            nobody = key.tenant is None and key.principal is None
+            yield HeldCredential(
+                service=key.service,
+                mode=key.mode,
+                scopes=account.wanted or key.scopes,
+                resource=key.resource,
+                who=None if nobody else Identity(key.tenant, key.principal),
+                state=state,
+                expires_at=None if tokens is None else tokens.expires_at,
+                renew_at=None if tokens is None else tokens.renew_at,
+                until=until,
+            )
 
     def _matching(self, service: str | None, identity: Identity | None) -> list[Account]:
         return [

@@ -10,14 +10,16 @@ import trio
 
 from .._base.credential import CredentialRequest, Issued, bearer
 from .._base.errors import AfpoolError, CredentialFailed
+from .._base.held import held_by
 from .._base.seams import Seams
 from .._base.secret import Credential, Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from .._base.credential import Anonymous, CredentialProvider, NeedsAuthorization
+    from .._base.held import HeldCredential
 
 MAX_FILE: Final = 64 * 1024
 
@@ -227,6 +229,10 @@ class RetryingCredentials:
             ceiling = min(self._delay * 2**attempt, self._max_delay)
             await trio.sleep(max(asked, ceiling / 2 + self._seams.random.random() * ceiling / 2))
         raise AssertionError("unreachable")
+
+    def held(self) -> Iterable[HeldCredential]:
+        """Say what the provider holds, where it says so."""
+        return held_by(self._provider)
 
     def __repr__(self) -> str:
         return f"RetryingCredentials({self._provider!r})"

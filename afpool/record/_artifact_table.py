@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .._base.identity import Identity
     from .._base.use import Use
     from ..artifacts import ArtifactMeta
@@ -111,6 +113,10 @@ class ArtifactTable:
     def get(self, ref: str) -> Minted | None:
         """Give what is known of an artifact; `None` where nothing is, or nothing any more."""
         return self._rows.get(ref)
+
+    def __iter__(self) -> Iterator[Minted]:
+        """Go through a copy, the newest first."""
+        return reversed(list(self._rows.values()))
 
     @property
     def bytes(self) -> int:

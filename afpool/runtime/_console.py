@@ -34,6 +34,10 @@ async def console_beside(runtime: Runtime) -> AsyncIterator[None]:
         numbers=runtime.sinks.numbers,
     ) as console:
         runtime.console = console
+        if console is not None:
+            from ._console_tables import register
+
+            register(runtime, console.registry)
         try:
             yield
         finally:

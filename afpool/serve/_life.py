@@ -125,6 +125,7 @@ class _Life:
         self._stop = trio.Event()
         self._reload = trio.Event()
         self._ready = False
+        self._drain: float | None = None
         self._config: Config | None = None
 
     def signalled(self, number: int) -> None:
@@ -143,6 +144,16 @@ class _Life:
             logger.info("ending: nothing new is taken; once more ends it at once")
         self._stop.set()
 
+    def asked(self, drain: float) -> None:
+        """End as after SIGTERM, since an operator asked for it. Synchronous."""
+        if not self._stop.is_set():
+            self.tell("stopping")
+        self._drain = drain
+        self._stop.set()
+
+    def _again(self) -> None:
+        self._reload.set()
+
     def tell(self, state: str) -> None:
         """Tell whoever supervises the process. Synchronous."""
         if self._notify is not None:
@@ -151,6 +162,9 @@ class _Life:
     async def run(self, service: Service, config: Config | None) -> None:
         """Keep the service until it is to end, then let it drain."""
         self._ready = True
+        service.on_shutdown = self.asked
+        if config is not None and self.load is not None:
+            service.on_reload = self._again
         self.tell("ready")
         async with trio.open_nursery() as nursery:
             if config is not None and self.load is not None:
@@ -158,7 +172,8 @@ class _Life:
                 nursery.start_soon(service.health.keep, "reload", functools.partial(self._reloading, service))
             await self._stop.wait()
             nursery.cancel_scope.cancel()
-        drained = await service.drain(trio.current_time() + service.config.drain)
+        patience = service.config.drain if self._drain is None else self._drain
+        drained = await service.drain(trio.current_time() + patience)
         if drained.left:
             logger.warning("%d calls had not ended in time and are cut off", drained.left)
             self.code = self.code or FAILED

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from ..config import Config, ConfiguredCredentials
+    from ..console import Console
     from ._proof import Proof
     from ._spans import Spans
     from ._streams import EventChannel, Reply
@@ -74,6 +75,8 @@ class Service:
         runtime: What it serves.
         addresses: Where clients reach it, the path included.
         health: What the probes are told.
+        on_shutdown: Ends the process, after so many seconds of draining; `None` where it is somebody else's.
+        on_reload: Has the configuration read again; `None` where it came from no file.
     """
 
     def __init__(
@@ -91,6 +94,8 @@ class Service:
         self.config = config
         self.addresses: tuple[str, ...] = ()
         self.health = Health()
+        self.on_shutdown: Callable[[float], object] | None = None
+        self.on_reload: Callable[[], object] | None = None
         self._said: Config | None = None
         self._provider: ConfiguredCredentials | None = None
         self._bridge = bridge
@@ -263,6 +268,14 @@ class Service:
         self._said = said
         self._provider = provider
 
+    def join(self, console: Console) -> Callable[[], None]:
+        """Add to a console what this service knows; returns what takes it back. Synchronous."""
+        from ._console_tables import register
+
+        return register(
+            self, console.registry, sessions=self._sessions, limits=self._limits, said=lambda: self._said
+        )
+
     async def end(self) -> None:
         """End everything of it; shielded and bounded by the caller."""
         self.health.state = DRAINING
@@ -392,6 +405,8 @@ async def open_service(
                 service = Service(runtime, serve, proof, bridge, nursery, port_of(listeners))
                 service.take_from(said, provider)
                 await service.run(nursery, listeners)
+                if runtime.console is not None:
+                    stack.callback(service.join(runtime.console))
                 yield service
             except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
                 failure = error
