@@ -356,9 +356,11 @@ WATCH: Final = _asks(
 PAUSE: Final = _changes(
     "pause",
     "let no new call in, for a key or a server",
-    "Let no new call of a key or a server begin; calls wait, until their deadlines. `afpool resume` ends it.",
-    "A key or the name of a server, and `name=value`",
-    ("afpool pause desk", ""),
+    "Let no new call of a key or a server begin; calls wait, until their deadlines. It is held until\n"
+    "`afpool resume`; with `for=10m` this command stays, and the pause ends with the time, or with ^C.",
+    "A key or the name of a server, and `for=TIME`",
+    ("afpool pause desk", "until `afpool resume desk`"),
+    ("afpool pause k:3f9a for=10m", "the calls of one key, ten minutes at most"),
 )
 RESUME: Final = _changes(
     "resume",
@@ -371,8 +373,8 @@ DRAIN: Final = _changes(
     "drain",
     "let calls end, and no new one begin",
     "Let no new call of a key or a server begin, and wait until those that run have ended.",
-    "A key or the name of a server, and `name=value`",
-    ("afpool drain desk --timeout 2m", ""),
+    "A key or the name of a server, and `for=TIME`, how long to wait; 30s unless said",
+    ("afpool drain desk for=2m --timeout 3m", ""),
 )
 EVICT: Final = _changes(
     "evict",
@@ -390,10 +392,10 @@ KILL: Final = _changes(
 )
 REFRESH: Final = _changes(
     "refresh",
-    "ask servers for their tools again",
-    "Ask for the tools of a key or a server again.",
-    "A key or the name of a server",
-    ("afpool refresh desk", ""),
+    "ask for a key's tools again",
+    "Ask the server of a key for its tools again, and try a failed opening at once.",
+    "A key",
+    ("afpool refresh k:3f9a", ""),
 )
 
 AFPOOL: Final = Command(

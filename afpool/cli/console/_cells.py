@@ -17,6 +17,7 @@ NUMBERS: Final = frozenset({"count", "seconds", "bytes", "rate", "percent"})
 """Kinds of columns that stand to the right."""
 
 _SPANS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "m"), (1.0, "s"))
+_NEAR: Final = 43_200.0
 _BAR: Final = 8
 _GOOD: Final = frozenset({"ok", "open", "ready", "idle", "busy", "active", "live", "true"})
 _POOR: Final = frozenset(
@@ -46,13 +47,6 @@ def duration(seconds: float) -> str:
     return f"{sign}{whole} s"
 
 
-def ago(seconds: float) -> str:
-    """Write how long ago something was, or in how long it will be."""
-    if -0.5 < seconds < 0.5:
-        return "now"
-    return f"in {duration(-seconds)}" if seconds < 0 else f"{duration(seconds)} ago"
-
-
 def size(count: float) -> str:
     """Write a number of bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -64,8 +58,17 @@ def size(count: float) -> str:
 
 def clock(unix: float) -> str:
     """Write an instant as this machine's clock shows it, to the millisecond."""
+    return _local("%H:%M:%S", unix) + f".{int(unix % 1 * 1000):03d}"
+
+
+def instant(unix: float, now: float) -> str:
+    """Write an instant to the second, with its day where that is not within twelve hours."""
+    return _local("%H:%M:%S" if abs(now - unix) < _NEAR else "%Y-%m-%d %H:%M", unix)
+
+
+def _local(form: str, unix: float) -> str:
     try:
-        return time.strftime("%H:%M:%S", time.localtime(unix)) + f".{int(unix % 1 * 1000):03d}"
+        return time.strftime(form, time.localtime(unix))
     except (OverflowError, OSError, ValueError):
         return "-"
 
@@ -100,7 +103,7 @@ def for_people(kind: str, value: Any, now: Callable[[], float]) -> str:
     if kind == "seconds":
         return duration(value)
     if kind == "unix":
-        return ago(now() - value)
+        return instant(value, now())
     if kind == "bytes":
         return size(value)
     if kind == "rate":

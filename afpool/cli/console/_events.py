@@ -38,7 +38,7 @@ def event_line(event: dict[str, Any], look: Look) -> str:
         word, parts = kind, _turn(event, look)
         color = "dim"
     else:
-        word, parts = kind, _other(event)
+        word, parts = kind, _other(event, look)
         color = _COLORS.get(kind)
     at = event.get("at")
     when = "-"
@@ -78,13 +78,13 @@ def _turn(event: dict[str, Any], look: Look) -> list[str]:
     ]
 
 
-def _other(event: dict[str, Any]) -> list[str]:
+def _other(event: dict[str, Any], look: Look) -> list[str]:
     server = event.get("server")
     parts = [f"{plain(server) if server else '-':<{_PLACE}}"]
     if event.get("key"):
         parts.append(plain(event["key"]))
     parts += [
-        f"{one_line(str(name))}={plain(value)}"
+        f"{one_line(str(name))}={_seconds(value, look) if isinstance(value, float) else plain(value)}"
         for name, value in event.items()
         if name not in _TOLD and value not in (None, "", [], {})
     ]

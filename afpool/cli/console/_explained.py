@@ -89,7 +89,7 @@ def _spans(use: dict[str, Any]) -> list[tuple[str, float, float]]:
     waits = use.get("waits_for")
     if isinstance(waits, str):
         spans.append((f"{one_line(waits)} …", begin, max(begin, whole)))
-    elif whole > begin and spans:
+    elif spans and whole - begin >= whole / 1000:
         spans.append((one_line(str(use.get("outcome") or "end")), begin, whole))
     return spans
 

@@ -20,20 +20,26 @@ class Look:
     Args:
         out: Where it goes.
         skew: Seconds that the server's clock is ahead.
+        indent: Columns that stand before each line.
 
     Attributes:
         people: Somebody looks at it: times in words, bars, cut to the width.
     """
 
-    def __init__(self, out: Output, skew: float = 0.0) -> None:
+    def __init__(self, out: Output, skew: float = 0.0, indent: int = 0) -> None:
         self.out = out
         self.skew = skew
         self.people = out.seen
+        self._indent = indent
+
+    def inside(self, indent: int) -> Look:
+        """Give the same for lines behind an indent."""
+        return Look(self.out, self.skew, self._indent + indent)
 
     @property
     def width(self) -> int | None:
         """Columns of the terminal; `None` where lines are as long as they are."""
-        return self.out.width if self.people else None
+        return max(self.out.width - self._indent, 20) if self.people else None
 
     @property
     def drawn(self) -> bool:
@@ -55,7 +61,7 @@ class Look:
         return text if room is None else cut(text, max(room, 1))
 
     def clip(self, text: str) -> str:
-        """Cut a line to the terminal, its blanks left as they are; lines and tabs of a stranger's are blanks."""
+        """Cut a line to the terminal, its blanks left as they are; other white space becomes blanks."""
         text = harmless(text.translate(_BLANKS))
         return text if self.width is None else cut(text, self.width)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from .._failures import DONE, Failure
+from .._failures import DONE, Failure, Usage
 from .._reading import seconds
 from .._text import one_line
 from ._cells import plain
 from ._link import Link, Refused
+from ._pause import pause
 from ._places import Process, running
 from ._session import Session, token_of, write_stacks
 from ._tables import lay_out
@@ -31,13 +32,24 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Do what a command line asks of a running process."""
     called = options.called.partition(" ")[2]
     try:
-        if called == "console":
-            return _console(options, out)
-        return _once(options, out, _line(called, options))
-    except Several as several:
-        if not out.json:
-            _list(several.processes, out)
+        return _console(options, out) if called == "console" else _once(called, options, out)
+    except (Failure, Usage) as error:
+        if out.json and not out.wrote:  # one line, as all that these commands write
+            out.line({"error": _told(error)})
+        if isinstance(error, Several) and not out.json:
+            _list(error.processes, out)
         raise
+
+
+def _told(error: Failure | Usage) -> dict[str, Any]:
+    if isinstance(error, Failure):
+        return {"code": "failed", "message": str(error)}
+    told: dict[str, Any] = {"code": "usage", "message": error.what}
+    if isinstance(error, Several):
+        told["processes"] = [
+            {"pid": one.pid, "name": one.name, "socket": one.path} for one in error.processes
+        ]
+    return told
 
 
 def _console(options: argparse.Namespace, out: Output) -> int:
@@ -71,25 +83,30 @@ def _console(options: argparse.Namespace, out: Output) -> int:
         session.close()
 
 
-def _once(options: argparse.Namespace, out: Output, line: str) -> int:
+def _once(called: str, options: argparse.Namespace, out: Output) -> int:
+    words = list(getattr(options, "words", []))
+    line = f"{called} {line_of(words)}".rstrip()
+    if getattr(options, "reveal", False):
+        line += " --reveal"
     session = Session(
         out,
         options.process,
         token=token_of(options.token_file, dict(os.environ), out),
-        timeout=seconds(options.timeout, "--timeout", TIMEOUT),
+        timeout=seconds(options.timeout, "--timeout", _patience(called, words)),
         yes=getattr(options, "yes", False),
     )
     try:
+        if called == "pause":
+            return pause(session, line)
         return session.run(line)
     finally:
         session.close()
 
 
-def _line(called: str, options: argparse.Namespace) -> str:
-    given = getattr(options, "words", None)
-    words = [given] if isinstance(given, str) else list(given or [])
-    line = f"{called} {line_of(words)}".rstrip()
-    return f"{line} --reveal" if getattr(options, "reveal", False) else line
+def _patience(called: str, words: list[str]) -> float:
+    """Seconds that an answer may take: of a command that waits itself, beside those that it was told to."""
+    told = next((word.partition("=")[2] for word in words if word.startswith(("for=", "--for="))), "30s")
+    return TIMEOUT + (seconds(told, "for", 0.0) or 0.0) if called == "drain" else TIMEOUT
 
 
 def _list(processes: list[Process], out: Output) -> None:

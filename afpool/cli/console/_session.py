@@ -43,6 +43,11 @@ class Session:
         timeout: Seconds that an answer may take.
         yes: Nothing is confirmed.
 
+    Attributes:
+        link: The connection.
+        target: Where it goes.
+        last: The last result that was written.
+
     Raises:
         Usage: It cannot be said which process is meant.
         Failure: There is none, or it cannot be reached.
@@ -63,6 +68,7 @@ class Session:
         self.timeout = timeout
         self.yes = yes
         self._told = False
+        self.last: dict[str, Any] = {}
         self.target = choose(which)
         if token is not None and self.target.clear:
             out.warn("the token goes over the network in clear: use https:// where others can listen")
@@ -158,6 +164,7 @@ class Session:
 
     def write(self, result: dict[str, Any], line: str = "") -> None:
         """Write a result."""
+        self.last = result
         if self.out.json:
             for one in objects_of(result):
                 self.out.line(one)
@@ -175,7 +182,8 @@ class Session:
         if self._told and not self.out.watched:
             return
         self._told = True
-        text = f"no answer for {waited:.0f} s; {ticked(ask_watchdog(self.target.hang, 'ping'), self.target)}"
+        found = ask_watchdog(self.target.hang, "ping")
+        text = f"no answer for {waited:.0f} s; {ticked(found, self.target)}"
         if self.out.watched:
             self.out.show(text)
         else:

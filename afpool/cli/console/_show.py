@@ -5,10 +5,12 @@ A kind of result that is not known here, of a newer server, is written member by
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from .._text import one_line, width_of
 from ._cells import color_of, plain
+from ._events import event_line
 from ._explained import explained
 from ._overview import overview
 from ._tables import lay_out
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
 BAD: Final = "bad"
 _LEVELS: Final = ("bad", "warn", "ok")
-_SECONDS: Final = frozenset(
-    {"took", "waited", "since", "age", "idle", "oldest_wait", "uptime", "held", "for", "ago"}
+_SECONDS: Final = re.compile(
+    r"(?:.*_)?(?:in|p50|p95|p99|took|wait|waited|since|age|idle|uptime|held|left|timeout|maxwait|lag)"
 )
+_OF_DONE: Final = frozenset({"kind", "what", "before", "after", "until", "ends"})
 _UNIX: Final = frozenset({"at", "began", "opened", "until", "expires", "ended", "unix"})
 
 
@@ -137,20 +140,29 @@ def _checks(result: dict[str, Any], look: Look) -> list[str]:
 
 
 def _done(result: dict[str, Any], look: Look) -> list[str]:
+    """What was done, what it changed, and until when."""
     lines = look.wrap(str(result.get("what", "done")), "")
     before, after = result.get("before"), result.get("after")
-    if before is not None or after is not None:
-        lines += look.wrap(f"before: {plain(before)}; after: {plain(after)}", "  ")
+    before = before if isinstance(before, dict) else {"state": before}
+    after = after if isinstance(after, dict) else {"state": after}
+    changes = [
+        f"{name} {plain(before.get(name))} → {plain(after.get(name))}"
+        if before.get(name) != after.get(name) and name in before and name in after
+        else f"{name} {plain(after.get(name, before.get(name)))}"
+        for name in {**before, **after}
+        if after.get(name, before.get(name)) is not None
+    ]
+    if changes:
+        lines += look.wrap(", ".join(changes), "  ")
     until = result.get("until")
-    if isinstance(until, int | float) and not isinstance(until, bool):
-        lines += look.wrap(f"until: {look.cell('unix', until)}", "  ")
-    elif until:
-        lines += look.wrap(f"until: {plain(until)}", "  ")
-    rest = {
-        name: value
-        for name, value in result.items()
-        if name not in {"kind", "what", "before", "after", "until"}
-    }
+    if result.get("ends"):
+        lines += look.wrap(f"it ends {result['ends']}", "  ")
+    elif isinstance(until, int | float) and not isinstance(until, bool):
+        lines += look.wrap(f"until {look.cell('unix', until)}", "  ")
+    rest = {name: value for name, value in result.items() if name not in _OF_DONE and value is not None}
+    note = rest.pop("note", None)
+    if note:
+        lines += [look.paint(line, "yellow") for line in look.wrap(str(note), "  ")]
     return [*lines, *(f"  {line}" for line in _members(rest, look))]
 
 
@@ -166,7 +178,8 @@ def _members(value: dict[str, Any], look: Look, indent: str = "") -> Iterator[st
         text = look.cell(_kind(name), each)
         pad = " " * (width - width_of(name))
         color = color_of(name, "", text)
-        text = look.fit(text, None if look.width is None else look.width - len(indent) - width - 2)
+        if look.width is not None:
+            text = look.fit(text, look.width - len(indent) - width - 2)
         yield f"{indent}{look.paint(name, 'dim')}{pad}  {look.paint(text, color) if color else text}"
     for name, each in value.items():
         if isinstance(each, dict) and each:
@@ -176,7 +189,11 @@ def _members(value: dict[str, Any], look: Look, indent: str = "") -> Iterator[st
         elif _objects(each):
             yield ""
             yield f"{indent}{look.paint(look.fit(str(name)), 'bold')}"
-            yield from (f"{indent}  {line}" for line in _objects_as_table(each, look))
+            inner = look.inside(len(indent) + 2)
+            if name == "events":
+                yield from (f"{indent}  {event_line(event, inner)}" for event in each)
+            else:
+                yield from (f"{indent}  {line}" for line in _objects_as_table(each, inner))
 
 
 def _objects_as_table(rows: list[dict[str, Any]], look: Look) -> list[str]:
@@ -191,7 +208,7 @@ def _objects(value: Any) -> bool:
 
 def _kind(name: str) -> str:
     """The kind of a member, by its name."""
-    if name in _SECONDS:
+    if _SECONDS.fullmatch(name):
         return "seconds"
     if name in _UNIX:
         return "unix"
