@@ -128,9 +128,12 @@ async def read_head(stream: trio.abc.ReceiveStream, most: int) -> Head | Refused
         try:
             event = connection.next_event()
         except h11.RemoteProtocolError as error:
-            status = 431 if error.error_status_hint == 431 else 400
-            return Refused(status, "malformed-request", "this is no request of HTTP/1.1")
+            if error.error_status_hint == 431:
+                return Refused(431, "head-too-large", f"the head of a request has at most {most} bytes")
+            return Refused(400, "malformed-request", "this is no request of HTTP/1.1")
         if isinstance(event, h11.Request):
+            if len(raw) - len(connection.trailing_data[0]) > most:  # it came in one piece, which h11 takes
+                return Refused(431, "head-too-large", f"the head of a request has at most {most} bytes")
             return Head(connection, event, bytes(raw))
         if event is not h11.NEED_DATA:
             return None

@@ -95,23 +95,29 @@ class Listener:
         if isinstance(head, Refused):
             await self._say(peer, scope, refusal(door.refuse(head), None))
             return
-        refused = entered if isinstance(entered, Refused) else door.judge(head.headers, unix=self._unix)
-        if refused is None and not (head.upgrade and head.path == PATH):
+        if isinstance(entered, Refused):
+            await self._say(peer, scope, refusal(entered, head))
+            return
+        refused = door.judge(head.headers, unix=self._unix)
+        if refused is None and head.upgrade and head.path == PATH:
+            refused = head.upgrade_problem()
+        elif refused is None:
             await self._say(peer, scope, answer(head))
             return
-        if refused is None:
-            refused = head.upgrade_problem()
-            said = head.get("authorization")
-            if refused is None and entered is None and said is not None:
-                entered = door.by_header(said, _where(peer))
-                refused = entered if isinstance(entered, Refused) else None
-        browser = head.get("origin") is not None
-        if refused is None and not browser and not self._console.has_room:
-            refused = door.refuse(self._console.too_many())
+        said = head.get("authorization")
+        if refused is None and entered is None and said is not None:
+            entered = door.by_header(said, _where(peer))
+        refused = entered if isinstance(entered, Refused) else refused
         if refused is not None:
             await self._say(peer, scope, refusal(refused, head))
-            return
-        await self._upgrade(peer, scope, head, entered if isinstance(entered, Entered) else None)
+        elif not isinstance(entered, Entered):
+            await self._upgrade(peer, scope, head, None, seated=False)
+        else:
+            with self._console.seat() as seated:
+                if seated or head.get("origin") is not None:
+                    await self._upgrade(peer, scope, head, entered, seated=seated)
+                else:
+                    await self._say(peer, scope, refusal(self._console.too_many(), head))
 
     async def _say(self, peer: Peer, scope: trio.CancelScope, data: bytes) -> None:
         # it has been judged: what is sent may take longer than what was read
@@ -119,7 +125,7 @@ class Listener:
         await say_last(peer, data)
 
     async def _upgrade(
-        self, peer: Peer, scope: trio.CancelScope, head: Head, entered: Entered | None
+        self, peer: Peer, scope: trio.CancelScope, head: Head, entered: Entered | None, *, seated: bool
     ) -> None:
         from trio_websocket import wrap_server_stream
 
@@ -130,10 +136,13 @@ class Listener:
                 nursery, below, max_message_size=self._limits.frame
             )
             sock = await request.accept(subprotocol=SUBPROTOCOL)
-            if entered is None:
-                entered = await self._by_message(sock, _where(peer))
             if entered is not None:
-                await self._session(sock, peer, scope, entered)
+                await self._session(sock, peer, scope, entered, seated=seated)
+            else:
+                entered = await self._by_message(sock, _where(peer))
+                if entered is not None:
+                    with self._console.seat() as found:
+                        await self._session(sock, peer, scope, entered, seated=found)
             nursery.cancel_scope.cancel()
         scope.deadline = trio.current_time() + self._limits.head_timeout
         await linger(peer)
@@ -160,12 +169,18 @@ class Listener:
         return None
 
     async def _session(
-        self, sock: WebSocketConnection, peer: Peer, scope: trio.CancelScope, entered: Entered
+        self,
+        sock: WebSocketConnection,
+        peer: Peer,
+        scope: trio.CancelScope,
+        entered: Entered,
+        *,
+        seated: bool,
     ) -> None:
         console = self._console
-        if not console.has_room:
-            refused = console.door.refuse(console.too_many())
-            await _close(sock, TRY_LATER, {"code": "busy", "message": refused.sentence, "try": []})
+        if not seated:
+            words = console.too_many().sentence
+            await _close(sock, TRY_LATER, {"code": "busy", "message": words, "try": []})
             return
         if not self._unix:
             _keep_alive(peer.below.socket)

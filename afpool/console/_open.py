@@ -74,6 +74,7 @@ class Console:
         self.door = Door(settings)
         self.purse = Purse(settings.limits.cpu)
         self._unix_now = unix_now
+        self._seats = 0
         self._sessions: dict[Session, None] = {}
 
     @property
@@ -91,17 +92,22 @@ class Console:
         """Whether clients of this user find it by themselves."""
         return self.path is not None and self.path.parent in runtime_directories()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether one more may attach."""
-        return len(self._sessions) < self.settings.limits.sessions
+    @contextlib.contextmanager
+    def seat(self) -> Iterator[bool]:
+        """Take one of the places for sessions for the time of a block; gives whether there was one."""
+        if self._seats >= self.settings.limits.sessions:
+            yield False
+            return
+        self._seats += 1
+        try:
+            yield True
+        finally:
+            self._seats -= 1
 
     def too_many(self) -> Refused:
-        """Say that there is no room."""
-        words = (
-            f"{len(self._sessions)} consoles are attached, which is all that there may be; end one of them"
-        )
-        return Refused(503, "too-many-sessions", words, (("retry-after", "5"),))
+        """Say that there is no place, and count it."""
+        words = f"{self._seats} consoles are attached, which is all that there may be; end one of them"
+        return self.door.refuse(Refused(503, "too-many-sessions", words, (("retry-after", "5"),)))
 
     def next_number(self) -> int:
         """Number a session: never used twice in a process."""

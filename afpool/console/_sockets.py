@@ -27,7 +27,7 @@ from ._settings import CannotOpenConsole
 if TYPE_CHECKING:
     from pathlib import Path
 
-BACKLOG: Final = 128
+BACKLOG: Final = 1024
 _MODE: Final = 0o600
 _numbers: Final = itertools.count(1)
 _open: weakref.WeakSet[Listening] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""A folder whose path is short: that of a Unix socket has 107 bytes at most, wherever pytest keeps its own."""
+"""A folder whose path is short: that of a Unix socket has 107 bytes, wherever pytest keeps its own."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class World:
         registry: Of these commands.
         held: Set where `hold` waits; `held_gone` counts those that were cancelled in it.
         release: Lets `hold` end.
-        streams: Those that `tail` has made.
+        streams: Those that `tail` has made; `broken` makes the next frame of each fail.
         gone: Numbers of sessions that ended with a lease of theirs left; `one_gone` is set then.
     """
 
@@ -55,7 +55,7 @@ class World:
     streams: list[Queued[Any]] = attrs.field(factory=list)
     gone: list[int] = attrs.field(factory=list)
     one_gone: trio.Event = attrs.field(factory=trio.Event)
-    stream_at_once: int = 200
+    broken: bool = False
 
     def __attrs_post_init__(self) -> None:
         for words, run, level in (
@@ -120,8 +120,13 @@ class World:
     def _big(self, ask: Ask) -> dict[str, Any]:
         return {"kind": "text", "lines": ["x" * int(ask.options["size"])]}
 
+    def _plain(self, thing: object) -> dict[str, Any]:
+        if self.broken:
+            raise RuntimeError("CANARY of a stream")
+        return {"thing": thing}
+
     def _tail(self, _: Ask) -> Queued[Any]:
-        stream: Queued[Any] = Queued(lambda thing: {"thing": thing}, kept=50)
+        stream: Queued[Any] = Queued(self._plain, kept=50)
         self.streams.append(stream)
         return stream
 
@@ -223,8 +228,8 @@ async def attached(
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            with trio.fail_after(PATIENCE):
-                try:
+            try:
+                with trio.fail_after(PATIENCE):
                     socket = await wrap_client_stream(
                         nursery, stream, host, PATH, subprotocols=[SUBPROTOCOL], extra_headers=headers or []
                     )
@@ -233,10 +238,12 @@ async def attached(
                         await client.send({"token": token})
                     if hello:
                         client.hello = (await client.get())["hello"]
-                    yield client
-                except BaseException as error:
-                    failure = error
-                nursery.cancel_scope.cancel()
+                yield client
+            except BaseException as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        [failure] = group.exceptions  # the library raises a refusal in its own task
     finally:
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(stream)

@@ -215,10 +215,12 @@ async def test_a_fault_inside_a_stream_ends_the_stream_only(tmp_path: Path) -> N
     world = World()
     async with opened(tmp_path, world) as console, attached(await unix(console)) as client:
         await client.ask("tail")
-        world.streams[0].put(object())  # nothing that JSON can say
+        world.broken = True
+        world.streams[0].put("anything")
         end = await client.get()
         assert end["stream"] == 1
-        assert "it failed inside" in end["end"]
+        assert "it failed inside (RuntimeError)" in end["end"]
+        assert "CANARY" not in end["end"]
         assert (await client.ask("echo on"))["ok"]["lines"] == ["on"]
 
 
