@@ -1,10 +1,11 @@
-"""A console that stands in for one: a thread that speaks the protocol over wsproto and says what it is told to.
+"""A console that stands in for one: threads that speak the protocol over wsproto and say what they are told.
 
 It can be what no console is: of another version, silent, full of control characters, gone in the middle.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -230,10 +231,8 @@ class StandIn:
     def die(self):
         """End as a process that is killed: connections break, the sockets' files stay."""
         for one in self._sockets:
-            try:
+            with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             one.close()
         for thread in self._threads:
             thread.join(10)

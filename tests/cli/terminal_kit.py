@@ -1,4 +1,4 @@
-"""A terminal with a command in it: a pseudo-terminal that the command is the foreground of, and its screen."""
+"""A terminal with a command in it: the command is the foreground of a pseudo-terminal that has a screen."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import time
 
 import pyte
 
-from tests.cli.cli_kit import AFPOOL, surroundings
+from tests.cli.cli_kit import surroundings
 
 WITHIN = 30.0
+ALONE = [sys.executable, "-m", "tests.cli.alone"]
 # a session of its own, whose terminal is the one on stdin: ^C reaches what runs there
 OWN = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
@@ -40,7 +41,7 @@ class Terminal:
         self._size(theirs, columns, rows)
         given = surroundings(folder, TERM="xterm", **env)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN, *AFPOOL, *words],
+            [sys.executable, "-c", OWN, *ALONE, *words],
             cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)

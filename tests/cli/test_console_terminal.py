@@ -158,7 +158,7 @@ def test_an_interrupt_at_the_prompt_drops_the_line(tmp_path, place):
 
 
 def test_a_console_that_dies_is_said_and_its_follower_is_found(tmp_path, place):
-    with prompt_at(tmp_path, place, StandIn(place, pid=1111)) as (terminal, console):
+    with PromptAt(tmp_path, place, StandIn(place, pid=1111)) as (terminal, console):
         console.die()
         with StandIn(place, pid=2222) as follower:
             terminal.type("show servers" + ENTER)
@@ -179,7 +179,7 @@ def test_a_console_that_dies_in_the_middle_of_a_change_is_not_asked_again(tmp_pa
         threading.Thread(target=console.die).start()
 
     console = StandIn(place, pid=1111, answers={"pause desk": die})
-    with prompt_at(tmp_path, place, console) as (terminal, _), StandIn(place, pid=2222) as follower:
+    with PromptAt(tmp_path, place, console) as (terminal, _), StandIn(place, pid=2222) as follower:
         terminal.type("pause desk" + ENTER)
         terminal.wait("[y/N]")
         terminal.type("y" + ENTER)
@@ -188,7 +188,7 @@ def test_a_console_that_dies_in_the_middle_of_a_change_is_not_asked_again(tmp_pa
         assert follower.lines == []
 
 
-class prompt_at:
+class PromptAt:
     """A prompt at a stand-in that may die before the block ends."""
 
     def __init__(self, tmp_path, place, console):
@@ -301,7 +301,7 @@ def test_nothing_that_a_console_says_steers_the_terminal(tmp_path, place):
         ),
         "show text": {"kind": "text", "lines": [evil, f"  {evil}"]},
     }
-    with StandIn(place, answers=answers) as console:
+    with StandIn(place, answers=answers):
         with prompt(tmp_path, place, NO_COLOR="1") as terminal:
             terminal.prompt()
             for line in answers:

@@ -44,19 +44,20 @@ def overview(told: dict[str, Any], look: Look) -> list[str]:
     if isinstance(outcomes, dict):
         lines += _flowing([(one_line(str(name)), plain(count)) for name, count in outcomes.items()], look)
     for title, columns in (("servers", _SERVERS), ("stages", _STAGES), ("refusals", _REFUSALS)):
-        rows = [row for row in told.get(title) or [] if isinstance(row, dict)]
+        rows = _objects(told.get(title))
         if not rows:
             continue
         names = [column for column in columns if any(column[0] in row for row in rows)]
         lines += ["", *lay_out(names, [[row.get(name) for name, _ in names] for row in rows], look)[0]]
-    for sink in told.get("sinks") or []:
-        if isinstance(sink, dict) and sink.get("dropped"):
-            lines.append(
-                look.paint(
-                    look.fit(f"sink {plain(sink.get('name'))} dropped {plain(sink['dropped'])}"), "yellow"
-                )
-            )
+    for sink in _objects(told.get("sinks")):
+        if sink.get("dropped"):
+            text = f"sink {plain(sink.get('name'))} dropped {plain(sink['dropped'])}"
+            lines.append(look.paint(look.fit(text), "yellow"))
     return lines
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _value(kind: str, value: Any, look: Look) -> str:

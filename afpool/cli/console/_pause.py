@@ -1,7 +1,7 @@
 """`afpool pause`: for as long as it is held, or for as long as this command runs.
 
-The pause of a console ends soon after the console has gone, so that nobody forgets it. A command of its own is
-gone at once; so it either has the pause held until somebody resumes, and says so, or (`for=10m`) stays
+The pause of a console ends soon after the console has gone, so that nobody forgets it. A command of its own
+is gone at once; so it either has the pause held until somebody resumes, and says so, or (`for=10m`) stays
 until the pause is over, and resumes when it is interrupted.
 """
 

@@ -61,7 +61,8 @@ def objects_of(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if kind == "table":
         names = [name for name, _ in _columns(result)]
         for row in _list(result.get("rows")):
-            yield dict(zip(names, row, strict=False))
+            if isinstance(row, list):
+                yield dict(zip(names, row, strict=False))
     elif kind == "tree":
         yield from (line for line in _list(result.get("lines")) if isinstance(line, dict))
     elif kind == "checks":

@@ -76,15 +76,15 @@ _GRID = ("key", "server", "state", "in_flight", "max", "waiting", "client", "gen
 
 
 def _grid(session: Session, actors: dict[str, Any]) -> None:
-    changed = [row for row in actors.get("set") or [] if isinstance(row, list)]
-    gone = actors.get("gone") or []
+    rows, gone = actors.get("set"), actors.get("gone")
+    changed = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
     for row in changed:
         one = dict(zip(_GRID, row, strict=False))
         if session.out.json:
             session.out.line(one)
         else:
             session.out.data("  ".join(f"{name}={plain(value)}" for name, value in one.items()))
-    for key in gone:
+    for key in gone if isinstance(gone, list) else []:
         if session.out.json:
             session.out.line({"key": key, "gone": True})
         else:

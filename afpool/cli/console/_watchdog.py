@@ -51,6 +51,5 @@ def stacks_of(found: list[dict[str, Any]], look: Look) -> list[str]:
         for frame in frames:
             if isinstance(frame, list) and len(frame) == 3:
                 file, line, function = (plain(each) for each in frame)
-                room = None if look.width is None else look.width - 2
-                lines.append("  " + look.fit(f"{function}  {file}:{line}", room))
+                lines.append(look.clip(f"  {function}  {file}:{line}"))
     return lines
