@@ -220,7 +220,7 @@ def test_what_changes_something_is_confirmed(tmp_path, place):
         terminal.wait(lambda lines: "[y/N]" in lines[-1])
         terminal.type("yes" + ENTER)
         terminal.wait("desk is paused")
-        terminal.wait("before: open; after: paused")
+        terminal.wait("state open → paused")
         assert console.lines == ["pause desk"]
 
 

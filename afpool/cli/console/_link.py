@@ -122,15 +122,17 @@ class Link:
             asked: dict[str, Any] = {"id": number, "do": do if isinstance(do, str) else list(do)}
             if options:
                 asked["with"] = dict(options)
-            self._wire.say(asked)
+            sent = False
             try:
+                self._wire.say(asked)
+                sent = True
                 answer = self._awaited(
                     lambda said: said.get("id") == number,
                     self.timeout if within is None else within,
                     quietly=within is not None,
                 )
             except Lost as lost:
-                lost.asked = True
+                lost.asked = sent
                 raise
             except (KeyboardInterrupt, Silent):
                 self._withdraw(number)

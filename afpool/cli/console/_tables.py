@@ -57,6 +57,8 @@ def lay_out(
     Returns:
         The lines, the first with the names of the columns, and the names of those that had no room.
     """
+    if not columns:
+        return [], []
     made = _made(columns, rows, look, keep)
     left_out = [] if look.width is None else _narrow(made, look.width)
     lines = []
