@@ -39,6 +39,8 @@ class AfpoolError(Exception):
 
     Attributes:
         happened: The pool's event that caused it, where there is one; for the record.
+        noted: A stage and a word for the record, such as the limit that was reached, or the class of what the
+            app's own code raised; `None` where there is no such.
     """
 
     code: ClassVar[str] = "afpool-error"
@@ -65,10 +67,16 @@ class AfpoolError(Exception):
         self.http_status = http_status
         self.www_authenticate = www_authenticate
         self.happened: Any = None
+        self.noted: tuple[str, str] | None = None
 
     def because(self, event: Any) -> Self:
         """Name the event that caused it, and be returned; `None` names none."""
         self.happened = event
+        return self
+
+    def saying(self, stage: str, word: str) -> Self:
+        """Have a word noted on the record, and be returned."""
+        self.noted = stage, word
         return self
 
     def __str__(self) -> str:

@@ -28,6 +28,7 @@ from .._base.errors import (
     LocalSessionHandleLostError,
     ProtocolError,
     ServerFailed,
+    SessionExpiredError,
 )
 from .._base.untraced import by_itself, in_place_of
 from ..protocol import (
@@ -123,6 +124,7 @@ async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
             outcome = judge(client, answer)
             if outcome.error is None:
                 return answer
+            caller.noted("answer", what_came(answer, outcome))
             if outcome.followup is Followup.INPUT_REQUIRED and first.method in MULTI_ROUND:
                 tries = Tries(tries)
                 tries.rounds += 1
@@ -140,6 +142,20 @@ async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
         if not tries.rounds:
             raise
         raise after_a_question(failure)  # noqa: B904 -- it names its cause, or is the failure itself
+
+
+def what_came(answer: Answer, outcome: Outcome) -> str:
+    """Say in a few words, none of them the server's, what an answer was that holds no result."""
+    words = []
+    if answer.status is not None and (answer.status != 200 or outcome.body is None):
+        words.append(f"http {answer.status}")
+    if outcome.body is not None:
+        words.append(f"error {outcome.body.code}")
+    if outcome.error is SessionExpiredError:
+        words.append("session")
+    if outcome.followup is Followup.INPUT_REQUIRED:
+        words.append("input-required")
+    return " ".join(words) or "unreadable"
 
 
 NOTHING: Final = object()
@@ -370,7 +386,7 @@ async def credential_headers(client: Client, tries: Tries) -> Headers:
                 f"the credential provider raised {type(error).__name__} for {requirement.service!r}; "
                 "nothing was sent"
             ),
-        )
+        ).saying("credential", type(error).__name__)
     if failure is not None:
         raise failure  # out here, where what the provider raised does not become its context
     if isinstance(given, NeedsAuthorization):

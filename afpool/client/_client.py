@@ -96,8 +96,8 @@ class Client:
     __slots__ = (
         "__weakref__", "_name_headers", "_plain_meta", "answering", "carried", "channel", "context",
         "ended", "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated",
-        "opened_at", "opening", "plan", "process", "projection", "requirement", "resource", "retired", "server", "settings",
-        "spawn",
+        "opened_at", "opening", "plan", "process", "projection", "requirement", "resource", "retired",
+        "server", "settings", "spawn",
     )  # fmt: skip
 
     def __init__(

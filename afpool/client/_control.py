@@ -61,13 +61,16 @@ class Control:
         if self._stages is not None:
             self._stages.begin("initialize")
 
-    def started(self, body_bytes: int) -> None:
+    def started(self, body_bytes: int) -> None:  # noqa: ARG002 -- of calls it is recorded
         """Nothing is recorded of the client's own requests, but how long those of an opening take."""
         if self._stages is not None:
             self._stages.begin("connect")
 
     def carries(self, credential: Credential, /) -> None:
         """Nobody but the client reads what its own requests are answered."""
+
+    def noted(self, stage: str, word: str, /) -> None:
+        """Nothing is recorded of the client's own requests."""
 
     def questioned(self) -> None:
         """None of the client's own requests is answered so."""

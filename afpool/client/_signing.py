@@ -61,7 +61,7 @@ async def signature(client: Client, request: HttpRequest, url: str, refusal: Ans
     except Exception as error:  # noqa: BLE001 -- the host's own code, which may raise anything
         failure = in_place_of(
             error, CredentialFailed(f"the signer raised {type(error).__name__}; nothing was sent")
-        )
+        ).saying("sign", type(error).__name__)
     if failure is not None:
         raise failure  # out here, where what the signer raised does not become its context
     if not isinstance(added, Mapping):

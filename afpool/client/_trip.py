@@ -145,6 +145,10 @@ class Caller(Gate, Protocol):
         """Take note of a credential that the request under way carries, before it leaves."""
         ...
 
+    def noted(self, stage: str, word: str, /) -> None:
+        """Take note of something that does not decide by itself how it ends."""
+        ...
+
     def questioned(self) -> None:
         """Take note that the server answered with a question: part of the request may have run."""
         ...

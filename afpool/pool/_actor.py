@@ -94,10 +94,13 @@ class KeyActor(Actor[KeyMachine]):
                 "plan-changed", self, client=None if client is None else client.id
             )
 
-    def share_is(self, name: str | None) -> Event:
-        """`share` gave another name than the bound one: the event of it, filed where it is news."""
+    def share_is(self, name: str | None, event: Event | None = None) -> Event:
+        """`share` gave another name than the bound one: the event of it, filed where it is news.
+
+        `event` is what made it do so, where that is known.
+        """
         if self.share_seen is None or self.share_seen[0] != name:
-            self.share_seen = name, self.pool.event("share-changed", self)
+            self.share_seen = name, event or self.pool.event("share-changed", self)
         return self.share_seen[1]
 
     def __repr__(self) -> str:

@@ -60,13 +60,13 @@ class WaitingRoom:
             raise Overloaded(
                 f"{what}, and {self.count} calls wait already (max_waiting_total {self._limit}); "
                 "nothing was sent"
-            )
+            ).saying("limit", "max_waiting_total")
         mine = self._tenants.get(tenant, 0)
         if tenant is not None and mine >= self._per_tenant:
             raise Overloaded(
                 f"{what}, and {mine} calls of this tenant wait already, which is its share (max_share) of "
                 f"max_waiting_total {self._limit}; nothing was sent"
-            )
+            ).saying("limit", "max_share")
 
     @contextlib.contextmanager
     def seat(self, tenant: str | None) -> Iterator[None]:

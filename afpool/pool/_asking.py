@@ -157,7 +157,8 @@ def ask_share(actor: KeyActor) -> str | None:
         name = share(actor.server.name, actor.projection)
     except Exception as error:
         unframed(error)
-        raise ShareFailed(f"share raised {type(error).__name__}; nothing was sent") from error
+        failure = ShareFailed(f"share raised {type(error).__name__}; nothing was sent")
+        raise failure.saying("share", type(error).__name__) from error
     if name is not None and not isinstance(name, str):
         raise ShareFailed(f"share returned {type(name).__name__}, not a string or None; nothing was sent")
     if name is not None and not name.isascii():
@@ -194,7 +195,8 @@ async def ask_plan(actor: KeyActor) -> Resolved:
             raise error.with_traceback(None) from error.__cause__
         except Exception as error:
             unframed(error)
-            raise PlanFailed(f"plan raised {type(error).__name__}; nothing was sent") from error
+            failure = PlanFailed(f"plan raised {type(error).__name__}; nothing was sent")
+            raise failure.saying("plan", type(error).__name__) from error
     if not isinstance(plan, Plan):
         raise PlanFailed(f"plan returned {type(plan).__name__}, not a Plan; nothing was sent")
     try:

@@ -41,6 +41,7 @@ from .._base.errors import (
     StaleTools,
 )
 from ._asking import ask_share, check_identity
+from ._causes import compare
 from ._refusals import epoch_over, other_plan, pool_closing, revoked, stale
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from ._actor import KeyActor
     from ._bound import Binding
     from ._bound_server import ServerBinding
+    from ._events import Event
     from ._lists import ListState
 
 
@@ -212,16 +214,20 @@ class Call:
         """Make the refusal of a call whose list is not true any more, or not known to be."""
         client = self.client
         gone = None if listed.alive or client is None else client.ended
+        compare(self, listed)
         return stale(self.generation, listed.generation).because(listed.event if gone is None else gone)
 
-    def check_share(self) -> None:
-        """Raise unless the app's `share` still gives the name that the tool was listed under."""
+    def check_share(self, event: Event | None = None) -> None:
+        """Raise unless the app's `share` still gives the name that the tool was listed under.
+
+        `event` is what made it give another one, where that is known.
+        """
         actor = self.actor
         name = ask_share(actor)
         if name != self.binding.authorization:
             raise BindingChanged(
                 "the authorization name of this identity has changed; nothing was sent; list the tools again"
-            ).because(actor.share_is(name))
+            ).because(actor.share_is(name, event))
 
     def _client_gone(self, client: Client) -> AfpoolError:
         # a place is held on it, so nobody retired it in order: it was killed, lost, or another plan took over
@@ -305,6 +311,10 @@ class Call:
         if self.on_credential is not None:
             self.on_credential(credential)
 
+    def noted(self, stage: str, word: str, /) -> None:
+        """Take note of something that does not decide by itself how the call ends."""
+        self.use.note(stage, word, self.actor.pool.seams.now())
+
     def questioned(self) -> None:
         """Take note that the server answered with a question."""
         self.questions += 1
@@ -368,9 +378,8 @@ class Call:
         """Say why the call was woken out of a wait; called where the wake-up arrives."""
         if not self.begun:
             try:
-                self.recheck(
-                    self.use.waits_for or "woken"
-                )  # the first predicate that fails is the refusal, also now
+                # the first predicate that fails is the refusal, also now
+                self.recheck(self.use.waits_for or "woken")
             except AfpoolError as refusal:
                 return refusal
         return self.interrupted or self.late()

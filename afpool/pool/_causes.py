@@ -2,8 +2,9 @@
 
 Rules:
 
-* A call that somebody dispatched by name writes into the use that he made, and he files it. One use is written
-  by one bound call: a further one that is made with the same context has its own, under an id of its own.
+* A call that somebody dispatched by name writes into the use that he made, and he files it. One use is
+  written by one bound call: a further one that is made with the same context has its own, under an id of
+  its own.
 * Who makes a refusal and knows the event behind it says so on the error (`AfpoolError.because`). For the rest
   it is looked up here, in the step in which the call ends: what is true then of the client, the key and the
   pool caused it, or it was not caused by an event at all.
@@ -18,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from .._base.errors import (
+    AfpoolError,
     ClientClosed,
     DeadlineExceeded,
     LocalSessionHandleLostError,
@@ -31,16 +33,18 @@ from .._base.use import Use
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .._base.errors import AfpoolError
-    from .._base.model import ToolContext
+    from .._base.model import ToolContext, ToolResult
     from ..client import Errand
     from ._again import Passes
     from ._bound import Binding
     from ._bound_server import ServerBinding
     from ._call import Call
     from ._events import Event
+    from ._lists import ListState
 
 HOLDERS_NAMED: Final = 16
+CURIOUS_KEPT: Final = 32
+_IS_ERROR: Final = b'"isError"'
 
 
 # ---------------------------------------------------------------------------- whose use it is
@@ -86,6 +90,20 @@ def use_of(
         use.list_id = binding.list.id
         use.generation = binding.generation
     return use
+
+
+def may_say_that_it_failed(raw: bytes) -> bool:
+    """Whether the raw result of a tool may say so: whether `isError` stands in it, and is not `false`."""
+    at = raw.find(_IS_ERROR)
+    return at >= 0 and raw[at + len(_IS_ERROR) : at + len(_IS_ERROR) + 16].lstrip(b" \t\r\n:")[:1] != b"f"
+
+
+def says_that_it_failed(result: ToolResult) -> bool:
+    """Whether a result says that the tool failed; one that cannot be read says nothing."""
+    try:
+        return result.is_error
+    except AfpoolError:
+        return False
 
 
 def end_wait(use: Use, now: float) -> None:
@@ -137,13 +155,35 @@ def _named(call: Call, tickets: Iterable[int]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------- what caused it
 
 
+def compare(call: Call, listed: ListState) -> None:
+    """Write down what a call's tool was listed as, and what the list that refused it holds instead.
+
+    A change that was announced and not looked at refuses as well. What it was is written when the list is
+    there, also into a use that is filed already.
+    """
+    definition = call.binding.definition
+    if definition is None or not listed.alive:
+        return
+    use = call.use
+    if listed.generation != call.generation or listed is not call.binding.list:
+        use.was, use.became = definition, listed.find(definition.name)
+    elif listed.noticed:
+        if listed.curious is None:
+            listed.curious = []
+        if len(listed.curious) < CURIOUS_KEPT and all(curious is not use for curious, _ in listed.curious):
+            listed.curious.append((use, definition))
+
+
 def cause_of(call: Call, error: AfpoolError) -> Event | None:
     """Find the event that ended a call with an error whose maker did not know it."""
     actor = call.actor
     behind = error.__cause__
     if isinstance(error, StaleTools):
         listed = call.list or call.binding.list
-        return None if listed is None else listed.event
+        if listed is None:
+            return None
+        compare(call, listed)
+        return listed.event
     if isinstance(error, PoolClosed):
         return actor.pool.closed_by
     if isinstance(error, ClientClosed | LocalSessionHandleLostError | SessionExpiredError):

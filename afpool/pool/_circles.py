@@ -39,7 +39,7 @@ def check_places(call: Call) -> None:
         f"{pool.admission.used} calls run (max_in_flight {pool.limits.max_in_flight}), and each that could "
         "give its place to this one waits for a call that is made from inside it: this one would wait for "
         "itself; nothing was sent"
-    )
+    ).saying("limit", "itself")
 
 
 def _all_would_wait(call: Call) -> bool:
@@ -80,7 +80,7 @@ def refuse_without_room(pool: Pool, actor: KeyActor, roomless: Container[KeyActo
                 f"{pool.openings.rooms.used} clients are open (max_clients {pool.limits.max_clients}), this "
                 "call needs another one, and each that could make room for it is used by a call which waits "
                 "for one that is made from inside it: this one would wait for itself; nothing was sent"
-            )
+            ).saying("limit", "room")
         )
 
 

@@ -39,8 +39,8 @@ class Event:
     * `call`: the id of the call that it was begun for
     * `after`: of `opened` and `open-failed`, the number of the event that ended the key's client before
     * `room_for`: of `evicted`, the digest of the key that waited for room
-    * `took`: seconds from begin to end; `plan`, `room`, `connect`, `credential`, `sign` and `initialize` are the
-      parts of it that an opening spent so (of a list only `took`)
+    * `took`: seconds from begin to end; of an opening, what it spent on `plan`, `room`, `connect`,
+      `credential`, `sign` and `initialize`
 
     Attributes:
         number: Counts from 1 for each pool.

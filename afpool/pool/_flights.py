@@ -143,6 +143,7 @@ async def _ask(
         notices = state.notices
         own = _own_list(actor, client)
         own_notices = 0 if own is None else own.notices
+        began = pool.seams.now()
         answer = await _fetched(client, pool.seams.now() + limits.open_timeout)
         catalog = await pool.catalogs.catalog(
             answer, actor.server.compare_without, actor.projection.tenant, actor.key
@@ -150,12 +151,12 @@ async def _ask(
         ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
         if entry is None:
-            _file_own(actor, client, state, catalog, notices, expires_at)
+            _file_own(actor, client, state, catalog, notices, expires_at, began)
         elif (
-            not _file_shared(actor, client, entry, authorization, catalog, notices, expires_at)
+            not _file_shared(actor, client, entry, authorization, catalog, notices, expires_at, began)
             and own is not None
         ):
-            _file_own(actor, client, own, catalog, own_notices, expires_at)
+            _file_own(actor, client, own, catalog, own_notices, expires_at, began)
         if not state.alive or not state.noticed:
             break
 
@@ -176,12 +177,18 @@ def _own_list(actor: KeyActor, client: Client) -> ListState | None:
 
 
 def _file_own(
-    actor: KeyActor, client: Client, state: ListState, catalog: Catalog, notices: int, expires_at: float
+    actor: KeyActor,
+    client: Client,
+    state: ListState,
+    catalog: Catalog,
+    notices: int,
+    expires_at: float,
+    began: float,
 ) -> None:
     generation = state.generation
     actor.tell(m.Listed(client.id, catalog, notices, expires_at))
     if state.generation != generation:
-        _moved(actor, state)
+        _moved(actor, client, state, began)
 
 
 def _file_shared(
@@ -192,6 +199,7 @@ def _file_shared(
     catalog: Catalog,
     notices: int,
     expires_at: float,
+    began: float,
 ) -> bool:
     """File a list in its entry; return whether it is the entry's now, and not the asker's alone."""
     pool = actor.pool
@@ -204,7 +212,7 @@ def _file_shared(
         return False
     client.entry = entry
     if pool.shares.file(entry, actor, client, catalog, notices, expires_at):
-        _moved(actor, entry.list)
+        _moved(actor, client, entry.list, began)
         # who waits for a place under the old list, at any key, is refused now
         waiting = {call.actor for call in pool.running.values() if call.list is entry.list and not call.held}
         for member in waiting:
@@ -212,13 +220,20 @@ def _file_shared(
     return entry.list.alive
 
 
-def _moved(actor: KeyActor, state: ListState) -> None:
+def _moved(actor: KeyActor, client: Client, state: ListState, began: float) -> None:
     """File the event, and refuse who waits in the runtime's queue under the old list, now.
 
     Those who wait for a place of their key are refused by the turn of their actor.
     """
     pool = actor.pool
-    state.event = pool.event("list", actor, list=state.id, generation=state.generation)
+    state.event = pool.event(
+        "list",
+        actor,
+        client=client.id,
+        list=state.id,
+        generation=state.generation,
+        took=pool.seams.now() - began,
+    )
     for call in list(pool.running.values()):
         if call.list is state and call.held and call.reply is not None:
             try:

@@ -58,7 +58,7 @@ def admit(key: KeyState, msg: m.Admit, reply: Reply[Any]) -> Effects | None:
         raise Overloaded(
             f"{len(waiting)} calls wait for this key already (max_waiting {key.limits.max_waiting}); "
             "nothing was sent"
-        )
+        ).saying("limit", "max_waiting")
     waiting[msg.ticket] = (msg, reply)
     return key.open_if_needed([], fresh=msg.fresh)
 
@@ -77,7 +77,7 @@ def _for_itself(key: KeyState) -> Overloaded:
         f"{key.in_flight} of {key.limits.max_operations} places of the key are taken, one of them "
         "by the call that this call is made from, and the next is free only after it: it would wait "
         "for itself; nothing was sent"
-    )
+    ).saying("limit", "itself")
 
 
 def _fits(bound: str | None, context: str | None) -> bool:

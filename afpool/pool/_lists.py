@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
     from .._base.definition import Catalog, Definition
+    from .._base.use import Use
     from ._events import Event
     from ._shares import Entry
 
@@ -45,6 +46,8 @@ class ListState:
         next_at: Not asked for again before this time.
         asked_before: Whether it was asked for at all; the first asking counts for nothing.
         event: The last event that touched it.
+        curious: Uses that a change refused which had been announced and not looked at, and the definition
+            that each was listed under: told what has become of it when the list is there.
     """
 
     __slots__ = (
@@ -52,6 +55,7 @@ class ListState:
         "alive",
         "asked_before",
         "catalog",
+        "curious",
         "doubt",
         "doubts",
         "doubts_asked",
@@ -86,6 +90,7 @@ class ListState:
         self.asked_before = False
         self.event: Event | None = None
         self.flight: object = None
+        self.curious: list[tuple[Use, Definition]] | None = None
 
     @property
     def shared(self) -> bool:
@@ -103,6 +108,10 @@ class ListState:
             self.generation += 1
             self.catalog = catalog
         self.noticed = self.notices != notices
+        if self.curious is not None:
+            for use, listed_as in self.curious:
+                use.was, use.became = listed_as, catalog.get(listed_as.name)
+            self.curious = None
         if self.doubts == self.doubts_asked:  # what came while it was on its way is not answered by it
             self.doubt = None
         self.expires_at = expires_at

@@ -459,4 +459,5 @@ def as_open_failure(error: AfpoolError) -> AfpoolError:
         www_authenticate=error.www_authenticate,
     )
     failure.__cause__ = error
+    failure.noted = error.noted
     return failure

@@ -42,7 +42,15 @@ from ..protocol import NotJson, encode_json
 from . import _messages as m
 from ._asking import check_identity, resolve_plan
 from ._call import Call
-from ._causes import cause_of, end_wait, holders_of_key, holders_of_pool, use_of
+from ._causes import (
+    cause_of,
+    end_wait,
+    holders_of_key,
+    holders_of_pool,
+    may_say_that_it_failed,
+    says_that_it_failed,
+    use_of,
+)
 from ._circles import check_places
 from ._flights import ensure_settled
 from ._posting import post, taken
@@ -112,6 +120,8 @@ async def execute(
         if error.happened is None:
             error.because(cause_of(call, error))
         note_refusal(use, error)
+        if error.noted is not None:
+            use.note(*error.noted, pool.seams.now())
         outcome = use.outcome
         cause = error.__cause__
         if cause is not None and isinstance(error, InputRequired):
@@ -135,8 +145,8 @@ async def execute(
             return read(raw, call)
         use.bytes_in = len(raw)
         result = ToolResult(raw, call_id)
-        if b"isError" in raw:
-            use.tool_error = _says_error(result)
+        if may_say_that_it_failed(raw):
+            use.tool_error = says_that_it_failed(result)
         return result
     finally:
         # No checkpoint from here on: the place is given back or handed over in this very step.

@@ -32,7 +32,7 @@ def post(actor: KeyActor, request: Request[T]) -> Reply[T]:
     except MailboxFull:
         raise Overloaded(
             f"{actor.pool.limits.max_waiting} requests wait for this key's actor already; nothing was sent"
-        ) from None
+        ).saying("limit", "mailbox") from None
     except ActorError as error:
         actor.pool.background.bury(actor)
         raise ActorCrashed(

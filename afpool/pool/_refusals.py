@@ -72,4 +72,5 @@ def copy_error(error: AfpoolError) -> AfpoolError:
         www_authenticate=error.www_authenticate,
     )
     twin.__cause__ = error.__cause__
+    twin.noted = error.noted
     return twin.because(error.happened)

@@ -348,7 +348,7 @@ def _ask_names(pool: Pool, event: Event) -> None:
         if call.begun:
             continue
         try:
-            call.check_share()
+            call.check_share(event)
         except AfpoolError as refusal:
             call.interrupt(refusal.because(event))
 

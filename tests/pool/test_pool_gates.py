@@ -389,7 +389,7 @@ async def test_a_credential_that_fails_under_a_closed_gate(stale):
             held.let_go()
             await call.refusal("binding-changed" if stale else "credential-failed")
             facts = [(stage, word) for stage, word, _ in w.pool.records.uses[-1].facts or ()]
-            assert facts == ([("credential", "credential-failed")] if stale else [])
+            assert facts == [("credential", "credential-failed" if stale else "RuntimeError")]
             assert w.sent() == 0
 
 
