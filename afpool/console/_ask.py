@@ -38,7 +38,7 @@ ErrorCode: TypeAlias = Literal[
 """Why a command is refused, for programs."""
 
 _SHOWN: Final = 48
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _YES: Final = frozenset({"yes", "true", "on", "1", ""})
 _NO: Final = frozenset({"no", "false", "off", "0"})

@@ -33,7 +33,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "!": operator.ne,
     "": operator.eq,
 }
-_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kKmMgG]?)[bB]?")
+_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kKmMgG]?)[bB]?", re.ASCII)
 _SIZES: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _FIELDS: Final = {"tenant": "tenant", "principal": "principal", "conversation": "conversation_id"}
 _YES: Final = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}

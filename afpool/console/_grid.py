@@ -112,7 +112,7 @@ class Grid:
             for actor in actors[at : at + CHUNK]:
                 self._see(actor, backoffs, look)
             await slices.look()
-        if sum(1 for cell in self.cells.values() if cell.seen == look) != len(self.cells):
+        if len(self.cells) > len(actors):  # each actor has a cell now, and nobody else should have one
             for key in [key for key, cell in self.cells.items() if cell.seen != look]:
                 del self.cells[key]
                 self._gone.pop(key, None)

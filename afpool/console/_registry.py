@@ -297,12 +297,11 @@ class Registry:
                 found.append(row)
         if order is not None:
             found = await ask.slices.sorted(found, order, reverse=reverse)
-        rows: list[list[Any]] = []
+        # tuples of plain values are nothing to the garbage collector, which would go through lists
+        rows: list[tuple[Any, ...]] = []
         async for row in ask.slices.each(found[:limit]):
-            cells = [_rounded(row[at]) for at in chosen]
-            if reveal:
-                cells += _named(row[width])
-            rows.append(cells)
+            cells = tuple([_rounded(row[at]) for at in chosen])
+            rows.append(cells + _named(row[width]) if reveal else cells)
         columns = [table.columns[at] for at in chosen]
         if reveal:
             columns += [Column(name) for name in IDENTITY]
@@ -481,5 +480,5 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if type(value) is float else value
 
 
-def _named(who: Identity | None) -> list[str | None]:
-    return [None, None, None] if who is None else [who.tenant, who.principal, who.conversation_id]
+def _named(who: Identity | None) -> tuple[str | None, ...]:
+    return (None, None, None) if who is None else (who.tenant, who.principal, who.conversation_id)

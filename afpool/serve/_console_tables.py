@@ -191,8 +191,8 @@ def _reload(service: Service) -> Command:
         service.runtime.pool.event("reload-asked", None, by=ask.asker.who)
         service.on_reload()
         return {
-            "kind": "done", "what": "reading the configuration again", "before": {}, "after": {}, "until": None,
-            "note": "it is put into force if it can be used; the log says what came of it",
+            "kind": "done", "what": "reading the configuration again", "before": {}, "after": {},
+            "until": None, "note": "it is put into force if it can be used; the log says what came of it",
         }  # fmt: skip
 
     return Command(
