@@ -66,12 +66,13 @@ class Walk:
         self._clauses: list[Clause] = []
         self._roots: list[Minted] = []
         self._lost = 0
-        self._patience = trio.CancelScope()
+        self._until = 0.0  # the store is waited for, on trio's clock
+        self._hangs = False
 
     async def back(self, ref: str, scope: Identity | None) -> Explanation | None:
         """Walk back from `ref`; `None` where nobody knows it. At least one checkpoint."""
         await trio.lowlevel.checkpoint()
-        self._patience = trio.CancelScope(deadline=trio.current_time() + PATIENCE)
+        self._until = trio.current_time() + PATIENCE
         first = await self._found(ref, scope)
         if first is None:
             return None
@@ -102,20 +103,20 @@ class Walk:
 
     async def _found(self, ref: str, scope: Identity | None) -> Minted | None:
         row = self._table.get(ref)
-        if row is not None or self._store is None or scope is None or self._patience.cancel_called:
+        if row is not None or self._store is None or scope is None or self._hangs:
             return row
         meta = None
         try:
-            with self._patience:
+            with trio.CancelScope(deadline=self._until) as patience:
                 meta = await self._store.head(scope, ref)
         except Exception as error:  # noqa: BLE001 -- the host's store may raise anything
             text = f"the store could not be asked about {quoted(ref, _MAX_REF)} ({type(error).__name__})"
             self._say(None, text, {"ref": ref})
             return None
-        if self._patience.cancelled_caught:
+        if patience.cancelled_caught:
+            self._hangs = True
             text = f"the store had not answered after {PATIENCE:g} s and is not asked any further"
             self._say(None, text, {"ref": ref})
-            self._patience.cancel()
         if meta is None:
             return None
         origin = meta.origin

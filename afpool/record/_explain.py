@@ -141,28 +141,49 @@ class _Told:
 
     def _stage(self, stage: Stage) -> str:
         use = self._view.use
-        of = f" of attempt {stage.attempt}" if use.attempts > 1 and stage.attempt else ""
+        several = use.attempts > 1 and stage.attempt
         if stage.name == "leased":
             return f"got its place{'' if use.client_id is None else f', on client {use.client_id}'}"
         if stage.name == "sent":
+            of = f" of attempt {stage.attempt}" if several else ""
             return f"the first byte{of} left, after which nothing refuses"
         if stage.name == "attempt":
             return f"attempt {stage.attempt} began"
         if not stage.waits:
-            return stage.words.done
+            return stage.words.doing
         part = share(stage.took, self._view.whole)
-        return f"{stage.words.done}{of}: {took(stage.took)}{f', {part}' if part else ''}"
+        of = f"attempt {stage.attempt}, " if several else ""
+        return f"{of}{stage.words.doing}: {took(stage.took)}{f', {part}' if part else ''}"
 
     def waiting(self) -> None:
-        if self._view.waits is not None:
-            name, since, _ = self._view.waits
-            at = self._view.since(since)
-            text = f"began to wait at {quoted(name)}, and waits still"
-            self.say(at, text, {"waits_for": name, "since": round(at, 6)})
+        """Tell where a running call waits, and what its pool says of that now."""
+        view = self._view
+        if view.waits is None:
+            return
+        name, since, _ = view.waits
+        at = view.since(since)
+        self.say(
+            at,
+            f"began to wait at {quoted(name)}, and waits still",
+            {"waits_for": name, "since": round(at, 6)},
+        )
+        if name != "admission":
+            return
+        for event in view.holding:
+            self.say(view.since(event.at), f"{told_event(event)}, and is so still", facts_of(event), "event")
+        opening = view.sources.opening(view.use)
+        if opening is not None:
+            call_id, stage, began = opening
+            text = "an opening of its client is under way"
+            text += "" if call_id is None else f", begun for call {quoted(call_id, 60)}"
+            text += f", for {took(view.now - began)}, at {quoted(stage)} now"
+            facts: dict[str, Any] = {"opening": stage, "took": round(view.now - began, 6)}
+            self.say(view.since(began), text, facts | ({} if call_id is None else {"call": call_id}), "now")
 
     def notes(self) -> None:
         use = self._view.use
-        for stage, word, at in (use.facts or ())[:NOTES_TOLD]:
+        told = [each for each in use.facts or () if each[1] != use.code]
+        for stage, word, at in told[:NOTES_TOLD]:
             facts = {"fact": [plain(stage), plain(word)]}
             self.say(self._view.since(float(at)), f"noted: {note_words(stage, word)}", facts)
         if use.reports:
@@ -213,7 +234,7 @@ class _Told:
     def cause(self) -> None:
         view = self._view
         if view.event is not None:
-            text = f"{told_event(view.event)}: event {view.event.number}, which caused the outcome"
+            text = f"event {view.event.number}, which caused the outcome: {told_event(view.event)}"
             self.say(view.since(view.event.at), text, facts_of(view.event), "event")
         elif view.use.cause is not None:
             text = f"event {view.use.cause} caused the outcome, and has left the record since"

@@ -15,7 +15,8 @@ _SENTENCES: Final[dict[str, str]] = {
     "list": "a changed list, generation {generation}, came",
     "opened": "client {client} was opened",
     "open-failed": "an opening of a client failed",
-    "evicted": "client {client} was evicted, since nobody used it",
+    "evicted": "client {client} was evicted",
+    "silent": "client {client} did not answer a ping",
     "invalidated": "the key was invalidated",
     "closed": "client {client} was closed",
     "killed": "client {client} was killed",
@@ -28,46 +29,59 @@ _SENTENCES: Final[dict[str, str]] = {
     "reconfigured": "another configuration of the server took effect",
     "plan-changed": "the app's plan for this identity became another one",
     "share-changed": "the app's `share` gave another authorization name",
-    "paused": "the key was paused",
-    "resumed": "the key was resumed",
+    "paused": "{held} was paused",
+    "resumed": "{held} was resumed",
     "draining": "the key began to drain",
     "drained": "the key was drained",
     "closing": "the pool began to close",
     "pool-closed": "the pool began to close",
     "withdrawn": "the host withdrew the call",
 }
+_WHY: Final[dict[tuple[str, str], str]] = {
+    ("evicted", "idle"): ", since nobody used it",
+    ("evicted", "room"): ", since there was no room for another one",
+    ("evicted", "asked"): ", which was asked for",
+}
+"""What some words say; others stand as they are."""
 _SPENT: Final[dict[str, str]] = {
     "plan": "the plan",
     "room": "waiting for room for a client",
     "credential": "the credential",
+    "sign": "the signer",
     "connect": "connecting",
     "initialize": "initializing",
 }
 
 
-def told_event(event: Event, *, subject: str = "") -> str:
+def told_event(event: Event, *, subject: str = "", brief: bool = False) -> str:
     """Write one event as part of a sentence.
 
     Args:
         event: The event.
-        subject: Put in front of it, such as "then ".
+        subject: Put in front of it, such as "meanwhile ".
+        brief: Leave out what it took, and what it was begun for.
     """
     facts = event.facts
-    template = _SENTENCES.get(event.kind)
-    if template is None:
+    template = _SENTENCES.get(event.kind, "")
+    if event.kind == "list" and facts.get("generation") == 1:
+        template = "a first list of its client came"
+    held = "the key" if event.key else f"the server {quoted(event.server)}"
+    if not template:
         text = f"{quoted(event.kind)} was filed"
     elif "{client}" in template and "client" not in facts:
         text = template.replace(" {client}", " of the key").replace("client of the key", "the key's client")
     else:
-        text = template.format_map(_Facts(facts))
+        text = template.format_map(_Facts(facts, held=held))
     if facts.get("by"):
         text += f" by {plain(facts['by'])}"
     if facts.get("why"):
-        text += f" ({plain(facts['why'], 200)})"
-    if facts.get("call"):
+        text += _WHY.get((event.kind, str(facts["why"]))) or f" ({plain(facts['why'], 200)})"
+    if brief:
+        return subject + text
+    if facts.get("call") and event.kind in ("opened", "open-failed"):
         text += f", begun for call {quoted(facts['call'], 60)}"
     if facts.get("room_for"):
-        text += f", to make room for {plain(facts['room_for'])}"
+        text += f", and one was wanted for {plain(facts['room_for'])}"
     if isinstance(facts.get("took"), int | float):
         text += f", after {_seconds(facts, 'took')}"
         spent = [f"{words} {_seconds(facts, name)}" for name, words in _SPENT.items() if name in facts]

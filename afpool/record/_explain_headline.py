@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _HOLDERS_TOLD = 3
 _AT_ONCE = 0.00005  # seconds
+_OWN_WORDS = frozenset({"session-expired"})
+"""Codes whose event is what came of it, and not what it came from."""
+_BY_THE_SERVER = frozenset({"sent", "server", "answered"})
 
 
 def headline(view: View, changed: str) -> str:
@@ -48,11 +51,17 @@ def _ok(view: View) -> str:
     text = f"{'answered' if use.server else 'run'} {took(view.whole)} after the call began"
     if use.tool_error:
         text += ", and the tool said that it failed"
-    spent = _most(view)
-    if spent:
-        text += f"; {spent}"
-    held = _held(view)
-    return f"{text}; {held}" if held else text
+    more = [_most(view), _held(view) or _opened(view)]
+    return "; ".join([text, *filter(None, more)])
+
+
+def _opened(view: View) -> str:
+    """Say that a client had to be opened first, where that is what took most of the time."""
+    event = None if view.use.opening is None else view.sources.event(view.use.opening)
+    spent = shares_of(view.stages, view.whole)
+    if event is None or event.kind != "opened" or not spent or spent[0][0] != "admission":
+        return ""
+    return f"{told_event(event, brief=True)} meanwhile"
 
 
 def _running(view: View) -> str:
@@ -61,8 +70,15 @@ def _running(view: View) -> str:
         return f"{text}; it waits for nothing that is filed"
     name, since, door = view.waits
     text += f", and for {took(view.now - since)} now has been {words_of(name, door=door).doing}"
+    if name == "admission":
+        text += "".join(f"; {told_event(event, brief=True)} {_ago(view, event)}" for event in view.holding)
     held = _held(view)
     return f"{text}; {held}" if held else text
+
+
+def _ago(view: View, event: Event) -> str:
+    at = view.since(event.at)
+    return f"{took(-at)} before the call began" if at < 0 else f"{took(view.now - event.at)} ago"
 
 
 def _where(view: View) -> str:
@@ -72,15 +88,18 @@ def _where(view: View) -> str:
     if not stages:
         return ""
     last = stages[-1]
-    if use.delivery == "in-doubt" and last.name in ("sent", "server", "answered"):
-        return " while the server worked"
+    if last.name in _BY_THE_SERVER:
+        # an answer says by itself whose it is
+        return " while the server worked" if use.delivery == "in-doubt" or use.outcome == "cancelled" else ""
     if use.outcome == "refused" and use.delivery == "not-sent":
         return f" at {'the door, at' if last.door else 'the gate'} {quoted(last.name)}"
     return f" while {last.words.during}" if last.waits else f" at {quoted(last.name)}"
 
 
 def _caused(view: View, event: Event) -> str:
-    text = told_event(event)
+    text = told_event(event, brief=True)
+    if view.use.code in _OWN_WORDS:
+        return f"{meaning(view.use, view.key)}; {text}"
     at = view.since(event.at)
     if at < 0:
         return f"{text} {took(-at)} before the call began"
@@ -101,7 +120,7 @@ def _without_event(view: View) -> str:
         text += f"; {spent}" if spent else ""
     opened = None if use.opening is None else view.sources.event(use.opening)
     if opened is not None and opened.kind == "open-failed":
-        text += f"; {told_event(opened)}"
+        text += f"; {told_event(opened, brief=True)}"
     if use.outcome == "failed" and use.bytes_in:
         text += f"; {size(use.bytes_in)} of an answer had come"
     return text

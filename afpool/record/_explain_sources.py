@@ -48,6 +48,18 @@ class Sources(Protocol):
         """Give the pointers that a server's definitions are compared without."""
         ...
 
+    def holding(self, use: Use) -> list[Event]:
+        """Give what holds admission to the key of a call now: pauses and drains, each by its event."""
+        ...
+
+    def opening(self, use: Use) -> tuple[str | None, str, float] | None:
+        """Tell of the opening that is under way for the key of a call.
+
+        Returns:
+            The id of the call that it was begun for, the stage that it is at, and when it began on the clock.
+        """
+        ...
+
 
 @final
 class PoolSources:
@@ -118,3 +130,20 @@ class PoolSources:
         """See `Sources`."""
         known = self._pool.servers.get(server)
         return () if known is None else known.compare_without
+
+    def holding(self, use: Use) -> list[Event]:
+        """See `Sources`."""
+        actor = self._pool.actor_of(use.key) if isinstance(use.key, str) else None
+        events = [self._pool.held_servers.get(use.server)]
+        if actor is not None:
+            machine = actor.machine
+            events.append(actor.held_since if machine.paused else None)
+            events.append(actor.drained_since if machine.draining is not None else None)
+        return [event for event in events if event is not None]
+
+    def opening(self, use: Use) -> tuple[str | None, str, float] | None:
+        """See `Sources`."""
+        for each in self._pool.openings.under_way.values():
+            if each.actor.key == use.key:
+                return each.call_id, each.stages.stage or "plan", each.stages.began
+        return None

@@ -17,98 +17,50 @@ if TYPE_CHECKING:
 
 STAGES_TOLD: Final = 24
 _FROM_POOL: Final = "start"
-_OF_THE_DOOR: Final = frozenset({"listing", "hooks", "arguments", "fill", "wants", "run", "after", "limits"})
+_OF_THE_DOOR: Final = frozenset(
+    {"listing", "hooks", "fill", "schema", "arguments", "wants", "run", "after", "limits"}
+)
 
 
 class Words(NamedTuple):
-    """How a stage is told.
+    """How a stage is told: `during` follows "while", `doing` stands by itself and says what took the time.
 
-    `during` follows "while", `done` stands before a duration, `doing` follows "has been".
+    Neither says how it ended: a wait for a credential may have given none.
     """
 
     during: str
-    done: str
-    doing: str = ""
+    doing: str
 
 
 POOL: Final[dict[str, Words]] = {
-    "plan": Words(
-        "the app was being asked for the plan",
-        "the app was asked for the plan",
-        "asking the app for the plan",
-    ),
-    "list": Words(
-        "its tool list was being asked for again",
-        "the tool list was asked for again",
-        "waiting for a fresh tool list",
-    ),
-    "admission": Words(
-        "it waited for a place of its key",
-        "waited for a place of its key",
-        "waiting for a place of its key",
-    ),
-    "runtime-admission": Words(
-        "it waited for a place of the runtime",
-        "held a place of its key and waited for one of the runtime",
-        "waiting for a place of the runtime",
-    ),
-    "credential": Words(
-        "the credential was being fetched",
-        "the credential for the request was fetched",
-        "waiting for its credential",
-    ),
-    "sign": Words("the request was being signed", "the request was signed", "waiting for the signer"),
+    "plan": Words("the app was being asked for the plan", "asking the app for the plan"),
+    "list": Words("its tool list was being asked for again", "waiting for a fresh tool list"),
+    "admission": Words("it waited for a place of its key", "waiting for a place of its key"),
+    "runtime-admission": Words("it waited for a place of the runtime", "waiting for a place of the runtime"),
+    "credential": Words("the credential was being fetched", "waiting for its credential"),
+    "sign": Words("the request was being signed", "waiting for the signer"),
     "input": Words(
-        "the server's questions were being answered",
-        "the server's questions were answered",
-        "waiting for answers to the server's questions",
+        "the server's questions were being answered", "waiting for answers to the server's questions"
     ),
-    "retry": Words(
-        "it waited before another attempt", "waited before another attempt", "waiting before another attempt"
-    ),
-    "listen": Words(
-        "the notification stream was being opened",
-        "the notification stream was opened",
-        "opening the notification stream",
-    ),
-    "connect": Words("a connection was being made", "a connection was made or taken", "connecting"),
-    "write": Words("the request was being written", "the request was about to be written", "writing"),
-    "resume": Words(
-        "the rest of the answer was being asked for",
-        "the rest of the answer was asked for",
-        "asking for the rest of the answer",
-    ),
-    "server": Words("the server worked", "waited for the server's answer", "waiting for the server's answer"),
-    "answered": Words("the server worked", "the server's answer came", "waiting for the server's answer"),
+    "retry": Words("it waited before another attempt", "waiting before another attempt"),
+    "listen": Words("the notification stream was being opened", "opening the notification stream"),
+    "connect": Words("a connection was being made", "connecting"),
+    "write": Words("the request was being written", "writing"),
+    "resume": Words("the rest of the answer was being asked for", "asking for the rest of the answer"),
+    "server": Words("the server worked", "waiting for the server's answer"),
+    "answered": Words("the server worked", "the server's answer came"),
 }
 DOOR: Final[dict[str, Words]] = {
-    "listing": Words(
-        "tools were being listed to find its name", "tools were listed to find the name", "listing tools"
-    ),
-    "hooks": Words("hooks were being asked", "the host's hooks were asked", "waiting for the host's hooks"),
-    "arguments": Words(
-        "its arguments were being checked", "the arguments were checked", "having its arguments checked"
-    ),
-    "fill": Words(
-        "arguments were being filled by the host", "the host filled arguments", "having arguments filled"
-    ),
-    "wants": Words(
-        "artifacts were being redeemed", "references in the arguments became data", "waiting for artifacts"
-    ),
-    "credential": Words(
-        "the tool's credential was being fetched",
-        "the tool's credential was fetched",
-        "waiting for the tool's credential",
-    ),
-    "run": Words("the tool ran", "the tool ran", "running"),
-    "after": Words(
-        "hooks were being asked about the result",
-        "the host's hooks were asked about the result",
-        "waiting for the host's hooks",
-    ),
-    "limits": Words(
-        "the result was being cut to its limits", "the result was held to its limits", "having its result cut"
-    ),
+    "listing": Words("tools were being listed to find its name", "listing tools to find its name"),
+    "hooks": Words("hooks were being asked", "waiting for the host's hooks"),
+    "schema": Words("the tool's schema was being compiled", "compiling the tool's schema"),
+    "fill": Words("arguments were being filled by the host", "having arguments filled by the host"),
+    "arguments": Words("its arguments were being checked", "having its arguments checked"),
+    "wants": Words("artifacts were being redeemed", "waiting for artifacts"),
+    "credential": Words("the tool's credential was being fetched", "waiting for the tool's credential"),
+    "run": Words("the tool ran", "running"),
+    "after": Words("hooks were being asked about the result", "waiting for hooks about the result"),
+    "limits": Words("the result was being cut to its limits", "having the result held to its limits"),
 }
 CHECKS: Final[dict[str, Words]] = {
     "start": Words("it began", "the caller and what the tool was listed under were checked"),
@@ -159,7 +111,7 @@ def words_of(name: str, *, door: bool) -> Words:
     """Give the words of a stage, also of one that is not known here."""
     known = (DOOR.get(name) if door else None) or POOL.get(name) or CHECKS.get(name) or DOOR.get(name)
     named = quoted(name)
-    return known or Words(f"it was at {named}", f"stage {named}", f"at {named}")
+    return known or Words(f"it was at {named}", f"at {named}")
 
 
 def stages_of(use: Use) -> list[Stage]:
@@ -176,7 +128,11 @@ def stages_of(use: Use) -> list[Stage]:
         elif name == "attempt":
             attempt += 1
         ended = float(at) - began
-        stages.append(Stage(name, before, ended, attempt, not in_pool and name not in CHECKS))
+        door = not in_pool and name not in CHECKS
+        if stages and stages[-1].name == name and stages[-1].attempt == attempt:
+            stages[-1] = attrs.evolve(stages[-1], ended=ended)  # one wait, checked twice
+        else:
+            stages.append(Stage(name, before, ended, attempt, door))
         before = ended
     return stages
 
@@ -202,10 +158,14 @@ def shares_of(stages: list[Stage], whole: float, now: str | None = None) -> list
         now: What it waits for, where it runs still.
     """
     spent: dict[str, float] = {}
+    before = ""
     for stage in stages:
         name = {"answered": "server", "sent": "write"}.get(stage.name, stage.name)
+        if before == "sent" and name == "attempt":
+            name = "server"  # its answer was followed by another attempt
         if stage.took > 0:
             spent[name] = spent.get(name, 0.0) + stage.took
+        before = stage.name
     rest = whole - (stages[-1].ended if stages else 0.0)
     if rest > 0:
         name = "end" if now is None else now

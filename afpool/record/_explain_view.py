@@ -54,6 +54,11 @@ class View:
             self.event = sources.event(use.cause)
 
     @property
+    def holding(self) -> list[Event]:
+        """What holds admission to its key now."""
+        return self.sources.holding(self.use)
+
+    @property
     def what(self) -> str:
         """What was called, quoted."""
         use = self.use

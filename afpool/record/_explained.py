@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any, Literal, TypeAlias
 
@@ -9,9 +10,10 @@ import attrs
 
 from ._explain_words import after
 
-Source: TypeAlias = Literal["use", "event", "definition", "artifact", "sibling"]
+Source: TypeAlias = Literal["use", "event", "definition", "artifact", "sibling", "now"]
 
 _INDENT = 14
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|bytes?|kB|MB)\b|%)")
 
 
 @attrs.frozen
@@ -23,7 +25,8 @@ class Clause:
         text: The fact in words.
         facts: The same as plain data, by the names that it is filed under.
         source: Where it is filed: in the call's own `use`, in an `event` of the pool, in the `definition` of
-            a tool, in an `artifact`'s ticket, in the use of another call (`sibling`).
+            a tool, in an `artifact`'s ticket, in the use of another call (`sibling`). Of
+            a call that runs, also what its pool holds `now`.
     """
 
     at: float | None
@@ -66,19 +69,25 @@ class Explanation:
             width: Characters of a line, where a word allows it; at least 40.
         """
         width = max(width, 40)
-        lines = textwrap.wrap(self.headline, width, break_long_words=False, break_on_hyphens=False)
+        lines = _wrapped(self.headline, width)
         lines.append("")
         for clause in self.clauses:
             when = "" if clause.at is None else after(clause.at)
-            lines += textwrap.wrap(
-                clause.text,
-                width,
-                initial_indent=f"{when:>{_INDENT - 2}}  ",
-                subsequent_indent=" " * _INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            lines += _wrapped(clause.text, width, f"{when:>{_INDENT - 2}}  ", " " * _INDENT)
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.words()
+
+
+def _wrapped(text: str, width: int, first: str = "", others: str = "") -> list[str]:
+    """Break a text into lines, never between a number and its unit."""
+    lines = textwrap.wrap(
+        _UNIT.sub("\xa0", text),
+        width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\xa0", " ") for line in lines]

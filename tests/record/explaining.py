@@ -56,12 +56,16 @@ class Given:
         now: float = 101.0,
         listed: tuple[int, Definition | None] | None = None,
         without: Collection[str] = (),
+        holding: Iterable[Event] = (),
+        opening: tuple[str | None, str, float] | None = None,
     ) -> None:
         self.uses = uses
         self.events = {event.number: event for event in events}
         self.now = now
         self._listed = listed
         self._without = without
+        self._holding = list(holding)
+        self._opening = opening
 
     def calls(self, call_id: str) -> list[Use]:
         return [use for use in self.uses if use.call_id == call_id]
@@ -82,3 +86,9 @@ class Given:
 
     def without(self, server: str) -> Collection[str]:
         return self._without
+
+    def holding(self, use: Use) -> list[Event]:
+        return self._holding
+
+    def opening(self, use: Use) -> tuple[str | None, str, float] | None:
+        return self._opening

@@ -143,6 +143,21 @@ def test_a_running_call_says_where_it_waits_since_when_and_for_whom() -> None:
     assert "waits for nothing that is filed" in explain_use(still, Given(still)).headline
 
 
+def test_a_running_call_says_who_paused_its_key_and_which_opening_is_under_way() -> None:
+    use = a_use(("start", 0.0), waits_for="admission")
+    paused = an_event(4, "paused", -2.0, by="console uid 1000")
+    given = Given(use, now=101.5, holding=[paused], opening=("c-0", "initialize", 100.25))
+    explanation = explain_use(use, given)
+    assert explanation.headline.endswith(
+        "; the key was paused by console uid 1000 2.00 s before the call began"
+    )
+    told = texts(explanation)
+    assert "the key was paused by console uid 1000, and is so still" in told
+    assert "begun for call `c-0`, for 1.25 s, at `initialize` now" in told
+    use.waits_for = "credential"  # which no pause holds up
+    assert "paused" not in explain_use(use, given).words()
+
+
 def test_a_slow_call_says_where_its_time_went() -> None:
     use = a_use(
         ("hooks", 0.1),
@@ -256,8 +271,8 @@ def test_a_tool_of_the_hosts_own_was_run_or_not() -> None:
     use.facts = [("run", "KeyError", 100.3)]
     explanation = explain_use(use, Given(use))
     assert explanation.headline == (
-        "failed `tool-failed` while the tool ran, 300 ms after the call began: the host's own tool raised, or "
-        "gave what is no result; it raised `KeyError`"
+        "failed `tool-failed` while the tool ran, 300 ms after the call began: the host's own tool raised, "
+        "or gave what is no result; it raised `KeyError`"
     )
     assert "the tool was run" in texts(explanation)
     use.delivery, use.outcome = "not-sent", "refused"

@@ -1,9 +1,10 @@
-"""Any use at all is explained: without raising, in bounded time, by facts that are filed and by no other ones."""
+"""Any use at all is explained: without raising, bounded, by facts that are filed and by no other ones."""
 
 from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +16,8 @@ from tests.record.explaining import KEY, Given, definition
 
 STAGES = (
     "start", "plan", "list", "admission", "runtime-admission", "leased", "adopted", "attempt", "credential",
-    "sign", "input", "retry", "connect", "write", "sent", "answered", "woken", "server", "hooks", "run", "after",
-    "limits", "odd`one",
+    "sign", "input", "retry", "connect", "write", "sent", "answered", "woken", "server", "hooks", "run",
+    "after", "limits", "odd`one",
 )  # fmt: skip
 KINDS = (
     "opened", "open-failed", "list", "list-changed", "evicted", "closed", "killed", "revoked", "paused",
@@ -65,8 +66,8 @@ def uses(draw: st.DrawFn, times: st.SearchStrategy[float] = TIMES) -> Use:
     use.changed = tuple(draw(st.lists(TEXT, max_size=3)))
     use.opening, use.cause = (draw(st.none() | st.integers(1, 40)) for _ in range(2))
     use.happened = draw(st.none() | EVENTS)
-    use.was = draw(st.none() | MEMBERS.map(lambda members: definition(**{"x": members})))
-    use.became = draw(st.none() | MEMBERS.map(lambda members: definition(**{"x": members})))
+    use.was = draw(st.none() | MEMBERS.map(lambda members: definition(x=members)))
+    use.became = draw(st.none() | MEMBERS.map(lambda members: definition(x=members)))
     use.tool_error = draw(st.booleans())
     use.waits_for = draw(st.none() | st.sampled_from(STAGES))
     use.outcome = draw(st.sampled_from([None, "ok", "refused", "failed", "cancelled"]))
@@ -77,9 +78,9 @@ def uses(draw: st.DrawFn, times: st.SearchStrategy[float] = TIMES) -> Use:
 
 
 FILED_IN_A_USE = {
-    "call_id", "tool", "server", "key", "run_id", "parent", "repeat", "repeated_of", "changed", "stage", "took",
-    "attempt", "stages", "waits_for", "since", "fact", "reports", "opening", "held_by", "cause", "delivery",
-    "attempts", "bytes_out", "spent", "code",
+    "call_id", "tool", "server", "key", "run_id", "parent", "repeat", "repeated_of", "changed", "stage",
+    "took", "attempt", "stages", "waits_for", "since", "fact", "reports", "opening", "held_by", "cause",
+    "delivery", "attempts", "bytes_out", "spent", "code",
 }  # fmt: skip
 FILED_OF_A_SIBLING = {"held_by", "tool", "outcome", "run_id", "leased", "ended", "repeated_of"}
 FILED_OF_A_DEFINITION = {"was", "became", "generation", "differs", "more", "complete"}
@@ -91,18 +92,30 @@ FILED_OF_A_DEFINITION = {"was", "became", "generation", "differs", "more", "comp
     st.lists(EVENTS, max_size=14),
     TIMES,
     st.none() | st.tuples(st.integers(0, 9), st.none() | st.just(definition(a=1))),
+    st.lists(EVENTS, max_size=2),
+    st.none() | st.tuples(st.none() | TEXT, TEXT, TIMES.map(lambda at: 100.0 + at)),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_every_clause_names_what_it_is_filed_under(
-    use: Use, others: list[Use], events: list[Event], now: float, listed: tuple[int, object] | None
+    use: Use,
+    others: list[Use],
+    events: list[Event],
+    now: float,
+    listed: tuple[int, Any] | None,
+    holding: list[Event],
+    opening: tuple[str | None, str, float] | None,
 ) -> None:
     for number, other in enumerate(others):
         other.call_id = f"c-{number}"
-    sources = Given(use, *others, events=events, now=100.0 + now, listed=listed)  # type: ignore[arg-type]
+    sources = Given(
+        use, *others, events=events, now=100.0 + now, listed=listed, holding=holding, opening=opening
+    )
     explanation = explain_use(use, sources)
     assert explanation.headline
     assert 2 <= len(explanation.clauses) + 1 <= CLAUSES + 1
-    known = {event.number for event in events} | ({use.happened.number} if use.happened else set())  # type: ignore[attr-defined]
+    known = {event.number for event in (*events, *holding)} | (
+        {use.happened.number} if use.happened else set()
+    )  # type: ignore[attr-defined]
     for clause in explanation.clauses:
         assert clause.text
         assert clause.facts
@@ -114,6 +127,9 @@ def test_every_clause_names_what_it_is_filed_under(
         elif clause.source == "definition":
             assert use.was is not None
             assert names <= FILED_OF_A_DEFINITION
+        elif clause.source == "now":
+            assert use.waits_for == "admission"
+            assert names <= {"opening", "took", "call"}
         else:
             assert clause.source == "use"
             assert names <= FILED_IN_A_USE
@@ -123,7 +139,7 @@ def test_every_clause_names_what_it_is_filed_under(
 
 
 @given(uses(times=ODD_TIMES))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_times_that_are_no_numbers_are_told_as_such(use: Use) -> None:
     assert explain_use(use, Given(use)).words()
 
