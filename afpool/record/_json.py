@@ -242,6 +242,7 @@ def event_as_json(event: Any, *, unix: float) -> dict[str, Any]:
 
 
 _encoder: Final = msgspec.json.Encoder()
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def as_lines(plain: Sequence[CallLine | dict[str, Any]]) -> list[bytes]:
@@ -263,7 +264,11 @@ def _slowly(plain: CallLine | dict[str, Any]) -> bytes:
 
 def _plain(line: CallLine) -> dict[str, Any]:
     shown, line.arguments = line.arguments, None
-    plain: dict[str, Any] = msgspec.to_builtins(line)
+    plain: dict[str, Any]
+    try:
+        plain = _decode(_encoder.encode(line))
+    except (TypeError, ValueError):
+        plain = msgspec.to_builtins(line)
     if shown is not None:
         try:
             plain["arguments"] = json.loads(bytes(shown))

@@ -140,6 +140,7 @@ class QueuedSink:
         self._bytes = 0
         self._gap = 0  # dropped since the last record that found room
         self._held: list[Any] = []  # made plain, and not yet written
+        self._records: list[bool] = []  # whether each of those is a record, and not a word about a gap
         self._idle = False
         self._wake = trio.Event()
         self._hurry = trio.Event()
@@ -220,9 +221,9 @@ class QueuedSink:
                     return
                 await self._make_plain()
             written = await self._write(self._held)
-            del self._held[: written.done]
-            self.written += written.done - written.refused
+            self.written += sum(self._records[: written.done]) - written.refused
             self.refused += written.refused
+            del self._held[: written.done], self._records[: written.done]
             self._note(written.trouble)
             if written.trouble is None:
                 pause = FIRST_PAUSE
@@ -253,17 +254,21 @@ class QueuedSink:
         while items and len(held) < BATCH:
             taken = [items.popleft() for _ in range(min(SLICE, len(items)))]
             self._bytes -= sum(map(_size, taken))
-            held += self._as_plain(taken, unix)
+            self._hold(taken, unix)
             await trio.lowlevel.checkpoint()
 
-    def _as_plain(self, taken: list[Any], unix: float) -> list[Any]:
+    def _hold(self, taken: list[Any], unix: float) -> None:
         try:
-            return self._plain([self._one(item, unix) for item in taken])
+            made = self._plain([self._one(item, unix) for item in taken])
         except Exception:  # noqa: BLE001 -- one of them; the others are written
-            if len(taken) > 1:
-                return [made for item in taken for made in self._as_plain([item], unix)]
-            self.refused += 1
-            return []
+            if len(taken) == 1:
+                self.refused += 1
+                return
+            for item in taken:
+                self._hold([item], unix)
+        else:
+            self._held += made
+            self._records += [not isinstance(item, _Gap) for item in taken]
 
     def _one(self, item: Any, unix: float) -> CallLine | dict[str, Any]:
         if isinstance(item, Use):
@@ -317,9 +322,9 @@ class QueuedSink:
                 await self._ended.wait()
             else:
                 await trio.lowlevel.checkpoint()
-        lost = len(self._items) + len(self._held)
+        lost = sum(self._records) + sum(not isinstance(item, _Gap) for item in self._items)
         self._items.clear()
-        self._held = []
+        self._held, self._records = [], []
         self._bytes = self._most_bytes  # what comes now has nowhere to go
         if lost:
             self.dropped += lost

@@ -171,7 +171,8 @@ async def open_sinks(
     async with trio.open_nursery() as nursery:
         try:
             for sink in queued:
-                nursery.start_soon(sink.run)
+                with trio.CancelScope(shield=True):
+                    await nursery.start(sink.run)
             yield sinks
         except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
             failure = error
