@@ -23,7 +23,7 @@ OWN = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
-ENTER, TAB, INTERRUPT, END_OF_FILE, UP = "\r", "\t", "\x03", "\x04", "\x1b[A"
+ENTER, TAB, INTERRUPT, END_OF_FILE, KILL_LINE, UP = "\r", "\t", "\x03", "\x04", "\x15", "\x1b[A"
 
 
 class Terminal:

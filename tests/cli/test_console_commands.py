@@ -246,7 +246,7 @@ def test_another_version_is_told_in_a_sentence(afpool, place, version, says):
 
 @pytest.mark.parametrize(
     ("status", "body", "says"),
-    [(401, b"a token is needed\n", "wants a token (a token is needed): name its file with --token-file"),
+    [(401, b"a token is needed\n", "does not take that token (a token is needed)"),
      (403, b"not this user", "refuses who asks (not this user)"),
      (426, b"", "another version of its protocol"),
      (503, b"64 consoles are attached\x1b[2J", "is full (64 consoles are attached\\x1b[2J)"),
@@ -378,3 +378,6 @@ def test_what_is_no_token_is_not_sent_and_not_repeated(afpool, place, text):
         assert not console.requests
         assert not text or text not in done.err
     assert afpool("show", "servers", "--token-file", str(place / "none")).code == 2
+    done = afpool("show", "servers", "-p", "127.0.0.1:1")
+    assert done.code == 2
+    assert "wants a token: name its file with --token-file" in done.err

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.cli.console_kit import SERVERS, StandIn
-from tests.cli.terminal_kit import END_OF_FILE, ENTER, INTERRUPT, TAB, UP, Terminal
+from tests.cli.terminal_kit import END_OF_FILE, ENTER, INTERRUPT, KILL_LINE, TAB, UP, Terminal
 
 
 def completions(*words):
@@ -71,9 +71,7 @@ def test_tab_completes_what_the_console_says_and_words_of_this_side(tmp_path, pl
         terminal.wait(lambda lines: lines[-1].endswith("show servers server=desk"))
         terminal.type("state=" + TAB)
         terminal.wait(lambda lines: any("state=open" in line and "state=paused" in line for line in lines))
-        terminal.type(INTERRUPT)
-        terminal.prompt()
-        terminal.type("pi" + TAB)
+        terminal.type(KILL_LINE + "pi" + TAB)
         terminal.wait("> ping")
         asked = [each["with"]["line"] for each in console.asked if each.get("do") == ["complete"]]
         assert asked[0] == "sh"

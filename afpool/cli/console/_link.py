@@ -269,9 +269,7 @@ def _why_rejected(status: int, body: bytearray) -> str:
     words = cut(one_line(bytes(body).decode("utf-8", "replace")), _WORDS)
     said = f" ({words})" if words and not words.startswith("<") else ""
     if status == 401:
-        return (
-            f"the console wants a token{said}: name its file with --token-file, or set AFPOOL_CONSOLE_TOKEN"
-        )
+        return f"the console does not take that token{said}"
     if status == 403:
         return f"the console refuses who asks{said}"
     if status == 426:

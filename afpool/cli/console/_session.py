@@ -70,6 +70,11 @@ class Session:
         self._told = False
         self.last: dict[str, Any] = {}
         self.target = choose(which)
+        if token is None and self.target.host:
+            raise Usage(
+                "a console over the network wants a token: name its file with --token-file, or set "
+                "AFPOOL_CONSOLE_TOKEN"
+            )
         if token is not None and self.target.clear:
             out.warn("the token goes over the network in clear: use https:// where others can listen")
         self.link = self._linked()
