@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ._registry import Command
+from ._slices import closing
 
 if TYPE_CHECKING:
     from ._ask import Ask
@@ -95,7 +96,9 @@ class Checks:
         found: list[Finding] = []
         for name, check in self.all.items():
             if not ask.words or name in ask.words:
-                found += [finding async for finding in ask.slices.each(check(looking))]
+                made = check(looking)
+                async with closing(made):
+                    found += [finding async for finding in ask.slices.each(made)]
         found.sort(key=lambda finding: _RANK[finding.level])
         if not found:
             many = len(ask.words) or len(self.all)

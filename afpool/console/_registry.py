@@ -23,6 +23,7 @@ import trio
 from ._ask import Ask, CommandError, Level, make_ask
 from ._filters import filters_of, order_of
 from ._parse import parse_line, parse_words, unknown
+from ._slices import closing
 from ._stream import Stream
 
 if TYPE_CHECKING:
@@ -287,17 +288,20 @@ class Registry:
         order, reverse = order_of(table, ask)
         reveal = table.identities and ask.reveal
         width = len(table.columns)
+        # Tuples of plain values are nothing to the garbage collector. Ten thousand of anything else, and it
+        # goes through them, in one go, while nobody else has a turn.
         found: list[tuple[Any, ...]] = []
         total = 0
-        async for row in ask.slices.each(table.rows(ask)):
-            if not keep(row):
-                continue
-            total += 1
-            if order is not None or total <= limit:
-                found.append(row)
+        made = table.rows(ask)
+        async with closing(made):
+            async for row in ask.slices.each(made):
+                if not keep(row):
+                    continue
+                total += 1
+                if order is not None or total <= limit:
+                    found.append(row if reveal else row[:width])
         if order is not None:
             found = await ask.slices.sorted(found, order, reverse=reverse)
-        # tuples of plain values are nothing to the garbage collector, which would go through lists
         rows: list[tuple[Any, ...]] = []
         async for row in ask.slices.each(found[:limit]):
             cells = tuple([_rounded(row[at]) for at in chosen])
@@ -459,11 +463,13 @@ class Registry:
             return []
         ask = make_ask((), {}, asker, self.seams)
         values: set[str] = set()
-        async for row in ask.slices.each(table.rows(ask)):
-            if isinstance(row[at], str) and " " not in row[at]:
-                values.add(f"{name}={row[at]}")
-            if len(values) >= 1000:
-                break
+        made = table.rows(ask)
+        async with closing(made):
+            async for row in ask.slices.each(made):
+                if isinstance(row[at], str) and " " not in row[at]:
+                    values.add(f"{name}={row[at]}")
+                if len(values) >= 1000:
+                    break
         return values
 
 

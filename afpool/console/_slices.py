@@ -6,16 +6,17 @@ and not trio's: what is bounded is how long the loop is held.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
 import msgspec
 import trio
 
-from ..record._json import as_plain
+from ..record._json import CallLine, as_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,21 +64,13 @@ class Slices:
             await trio.lowlevel.checkpoint()
             self._began = self._clock()
 
-    async def each(self, things: Iterable[T] | AsyncIterator[T]) -> AsyncIterator[T]:
+    def each(self, things: Iterable[T] | AsyncIterator[T]) -> Each[T]:
         """Go through something that is made lazily; its own steps count as well.
 
-        What it goes through must bear that the world changes between two of its items.
+        What it goes through must bear that the world changes between two of its items. It may be left at any
+        item; an asynchronous generator in it is to be closed by who made it (`closing`).
         """
-        if isinstance(things, AsyncIterator):
-            async for thing in things:
-                yield thing
-                await self.step()
-            return
-        for thing in things:
-            yield thing
-            self._left -= 1
-            if self._left <= 0:
-                await self.look()
+        return Each(self, things)
 
     async def sorted(
         self, rows: list[T], order: Callable[[T], Any], *, reverse: bool = False, run: int = 512
@@ -110,6 +103,42 @@ class Slices:
         out += first[at:]
         out += second[other:]
         return out
+
+
+@final
+class Each(Generic[T]):
+    """One going through; no generator, so that whoever leaves it early leaves nothing behind."""
+
+    __slots__ = ("_later", "_now", "_slices")
+
+    def __init__(self, slices: Slices, things: Iterable[T] | AsyncIterator[T]) -> None:
+        self._slices = slices
+        self._later = things if isinstance(things, AsyncIterator) else None
+        self._now = iter(()) if isinstance(things, AsyncIterator) else iter(things)
+
+    def __aiter__(self) -> Each[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._later is not None:
+            thing = await anext(self._later)
+        else:
+            try:
+                thing = next(self._now)
+            except StopIteration:
+                raise StopAsyncIteration from None
+        slices = self._slices
+        slices._left -= 1  # noqa: SLF001 -- a part of it
+        if slices._left <= 0:  # noqa: SLF001 -- as above
+            await slices.look()
+        return thing
+
+
+def closing(things: object) -> contextlib.AbstractAsyncContextManager[object]:
+    """Close an asynchronous generator at the end of a block; do nothing for anything else."""
+    if isinstance(things, AsyncGenerator):
+        return contextlib.aclosing(things)
+    return contextlib.nullcontext()
 
 
 ROWS_AT_ONCE: Final = 256
@@ -149,8 +178,8 @@ def _encoded(value: object) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return as_plain([value])[0]
+    if isinstance(value, CallLine):
+        return _plain(as_plain([value])[0])
     if isinstance(value, dict):
         return {str(name): _plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

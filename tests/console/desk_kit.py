@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from afpool import MemoryTransport
 from afpool.console import Asker, CommandError, Registry, Stream, build_registry
 from afpool.record import Record
 from tests.pool.kit import World, memory_world, world
@@ -106,3 +107,13 @@ async def desk(*, over: Any = world, **options: Any) -> AsyncIterator[Desk]:
 def memory_desk(**options: Any) -> Any:
     """The same over a server in memory, where time is virtual."""
     return desk(over=memory_world, **options)
+
+
+def unreachable(at: Desk) -> None:
+    """Let every further opening fail, as of a server that is not there."""
+
+    async def connect() -> Any:
+        await trio.lowlevel.checkpoint()
+        raise OSError("nobody there")
+
+    at.world.host.transport = lambda _host, _who: MemoryTransport(name="gone", connect=connect)

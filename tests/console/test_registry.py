@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afpool import Seams
+from afpool._base.identity import KeyDigest
+from afpool._base.use import Use
 from afpool.console import Ask, Asker, Column, Command, CommandError, Registry, Table
 from afpool.console._slices import ROWS_AT_ONCE, STEP, Slices, encode
+from afpool.record import Digests
+from afpool.record._json import call_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -250,6 +254,15 @@ async def test_what_json_has_not_is_written_all_the_same() -> None:
     assert json.loads(await encode(odd)) == {
         "a": "\ud800", "b": None, "c": [1, 2], "d": "<object>", "e": ["<bytes>"], "f": {"3": None},
     }  # fmt: skip
+
+
+async def test_a_call_whose_name_json_cannot_carry_is_written_all_the_same() -> None:
+    use = Use("call-1", "files", "tool \ud800", 1.0)
+    use.shown = b'{"n": 1}'
+    use.ended_at = 2.0
+    line = call_line(use, Digests(KeyDigest(b"0" * 32)), 0.0)
+    (event,) = json.loads(await encode({"stream": 1, "events": [line], "dropped": 0}))["events"]
+    assert (event["call_id"], event["tool"], event["arguments"]) == ("call-1", "tool \ud800", {"n": 1})
 
 
 async def test_services_run_as_long_as_the_console_is_open() -> None:
