@@ -25,6 +25,11 @@ demo: ## show the runtime at work: tenants, servers, refusals, all on this machi
 	@$(PREPARE) run
 	@$(RUN) -m afpool demo $(ARGS)
 
+.PHONY: explain-demo
+explain-demo: ## every way in which a call can end, and what the record says of it, checked against what was done
+	@$(PREPARE) test
+	@$(RUN) -m tests.explain $(ARGS)
+
 .PHONY: test
 test: ## all tests, including those against real MCP servers, agent frameworks, Redis and nginx
 	@$(PREPARE) test redis nginx peers frameworks browser

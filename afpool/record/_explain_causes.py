@@ -87,9 +87,10 @@ _NOTES: Final[dict[str, str]] = {
     "renegotiation": "the first client ended with {words}",
     "progress": "the caller's progress callback raised {words}",
     "server-request": "the server asked: {words}",
+    "generation": "the list that came later is of generation {words}",
     "answered": "when the answer came, this had changed: {words}",
 }
-_BESIDE: Final = frozenset({"progress", "server-request", "answered"})
+_BESIDE: Final = frozenset({"progress", "server-request", "answered", "generation"})
 """Notes that never are the cause of how a call ended."""
 
 

@@ -20,8 +20,8 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
         view: The call.
         found: Where the two definitions differ, where that was looked for already.
 
-    Where the call was refused because a change was announced, and nobody had seen it yet, it is told what the
-    list has become since, if the same list still stands.
+    Where the call was refused because a change was announced that nobody had seen yet, the list that came
+    later is told; who files it notes its generation.
     """
     use, event = view.use, view.event
     if use.was is None:
@@ -29,14 +29,10 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
     tool, became = quoted(use.tool), use.became
     facts: dict[str, Any] = {"was": use.was.digest[:12], "became": None}
     seen = event is not None and event.kind == "list"
-    generation = event.facts.get("generation") if event is not None and seen else None
-    moved = ""
-    if became is None and not seen:
-        later = view.sources.listed_now(use)
-        if later is None or (use.generation is not None and later[0] <= use.generation):
-            return "", {}  # nobody has seen yet what the list holds instead
-        generation, became = later
-        moved = "since then "
+    generation = event.facts.get("generation") if event is not None and seen else _noted(view)
+    if became is None and generation is None:
+        return "", {}  # nobody has seen yet what the list holds instead
+    moved = "" if seen else "since then "
     if isinstance(generation, int) and use.generation is not None:
         facts["generation"] = [use.generation, generation]
         if generation != use.generation:
@@ -49,6 +45,12 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
     if found is None:
         found = difference(use.was, became, view.sources.without(use.server))
     return moved + _differs(tool, found), facts | found.as_json()
+
+
+def _noted(view: View) -> int | None:
+    """Give the generation of the list that came later."""
+    words = [word for stage, word, _ in view.use.facts or () if stage == "generation"]
+    return int(words[-1]) if words and words[-1].isascii() and words[-1].isdigit() else None
 
 
 def _differs(tool: str, found: Difference) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from .._base.definition import Definition
     from .._base.use import Use
     from ..pool import Event
     from ._record import Record
@@ -38,10 +37,6 @@ class Sources(Protocol):
 
     def show(self, key: object) -> str:
         """Give the digest that stands for a key; empty where there is none."""
-        ...
-
-    def listed_now(self, use: Use) -> tuple[int, Definition | None] | None:
-        """Give generation and definition that the list which decided holds now; `None` once it is gone."""
         ...
 
     def without(self, server: str) -> Collection[str]:
@@ -113,18 +108,6 @@ class PoolSources:
     def show(self, key: object) -> str:
         """See `Sources`."""
         return self._record.digests.show(key) if isinstance(key, str) else ""
-
-    def listed_now(self, use: Use) -> tuple[int, Definition | None] | None:
-        """See `Sources`."""
-        actor = self._pool.actor_of(use.key) if isinstance(use.key, str) else None
-        current = None if actor is None else actor.machine.client
-        if current is None:
-            return None
-        entry = current.handle.entry
-        for listed in (current.list, None if entry is None else entry.list):
-            if listed is not None and listed.id == use.list_id and listed.catalog is not None:
-                return listed.generation, listed.catalog.get(use.tool)
-        return None
 
     def without(self, server: str) -> Collection[str]:
         """See `Sources`."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tests.pool.kit import World
 
 
+SOON = {"close_timeout": 0.2}
+"""What a server never answers is not waited for when the scene is over."""
+
+
 async def play(play: Play) -> None:
     play.title("Ends from outside")
     await deadlines(play)
@@ -34,7 +38,7 @@ async def at_credential(w: World) -> Held:
 
 
 async def deadlines(play: Play) -> None:
-    async with world(credential=True) as w:
+    async with world(credential=True, pool=SOON) as w:
         record, tool = Record(w.pool), await w.tool()
         await at_credential(w)
         await ended(tool.call(identity=ALICE, call_id="early", deadline=trio.current_time() + 0.1))
@@ -55,7 +59,7 @@ async def deadlines(play: Play) -> None:
 
 
 async def withdrawals(play: Play) -> None:
-    async with world(credential=True) as w, trio.open_nursery() as nursery:
+    async with world(credential=True, pool=SOON) as w, trio.open_nursery() as nursery:
         record, tool = Record(w.pool), await w.tool()
         hold = await at_credential(w)
         call = start(nursery, lambda: tool.call(identity=ALICE, call_id="withdrawn"))
@@ -81,7 +85,7 @@ async def withdrawals(play: Play) -> None:
 
 
 async def cancellations(play: Play) -> None:
-    async with world(credential=True) as w:
+    async with world(credential=True, pool=SOON) as w:
         record, tool = Record(w.pool), await w.tool()
         hold = await at_credential(w)
         async with trio.open_nursery() as nursery:

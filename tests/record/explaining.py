@@ -54,7 +54,6 @@ class Given:
         *uses: Use,
         events: Iterable[Event] = (),
         now: float = 101.0,
-        listed: tuple[int, Definition | None] | None = None,
         without: Collection[str] = (),
         holding: Iterable[Event] = (),
         opening: tuple[str | None, str, float] | None = None,
@@ -62,7 +61,6 @@ class Given:
         self.uses = uses
         self.events = {event.number: event for event in events}
         self.now = now
-        self._listed = listed
         self._without = without
         self._holding = list(holding)
         self._opening = opening
@@ -80,9 +78,6 @@ class Given:
 
     def show(self, key: object) -> str:
         return KEY if key is not None else ""
-
-    def listed_now(self, use: Use) -> tuple[int, Definition | None] | None:
-        return self._listed
 
     def without(self, server: str) -> Collection[str]:
         return self._without

@@ -59,16 +59,17 @@ def test_a_change_that_was_announced_and_not_seen_is_told_from_the_list_that_cam
     unseen = explain_use(use, Given(use)).headline
     assert "the server announced a changed tool list 100 ms earlier" in unseen
     assert "definition" not in unseen
-    seen = explain_use(use, Given(use, listed=(4, definition(description="new"))))
-    assert seen.headline.endswith(
+    use.note("generation", "4", 100.4)
+    use.became = definition(description="new")
+    assert explain_use(use, Given(use)).headline.endswith(
         "since then generation 3 → 4; the definition of `search` differs at `/description`"
     )
-    gone = explain_use(use, Given(use, listed=(5, None))).headline
-    assert "since then generation 3 → 5; the list does not hold `search` any more" in gone
-    same = explain_use(use, Given(use, listed=(4, definition(description="old")))).headline
+    use.became = None
+    gone = explain_use(use, Given(use)).headline
+    assert gone.endswith("since then generation 3 → 4; the list does not hold `search` any more")
+    use.became = use.was
+    same = explain_use(use, Given(use)).headline
     assert "`search` is defined as before" in same
-    older = explain_use(use, Given(use, listed=(3, definition(description="new")))).headline
-    assert older == unseen
 
 
 def test_an_event_before_the_call_began_is_told_so() -> None:
