@@ -34,18 +34,18 @@ def render(way: Sequence[Command], width: int, strong: Callable[[str], str] = st
         lines += [*textwrap.wrap(" ".join(command.about.split()), width), ""]
     lines += [strong("usage: ") + _usage(called, command), ""]
     for group in dict.fromkeys(each.group for each in command.below):
-        rows = [(each.name, each.help) for each in command.below if each.group == group]
-        lines += [strong(f"{group}:"), *_rows(rows, width), ""]
+        listed = [(each.name, each.help) for each in command.below if each.group == group]
+        lines += [strong(f"{group}:"), *rows_of(listed, width), ""]
     placed = [option for option in command.options if option.positional]
     if placed:
-        lines += [strong("arguments:"), *_rows([(one.names[0], one.help) for one in placed], width), ""]
+        lines += [strong("arguments:"), *rows_of([(one.names[0], one.help) for one in placed], width), ""]
     named = [option for option in command.options if not option.positional]
     everywhere = list(EVERYWHERE) if not command.below or command is AFPOOL else []
     shown = [(_names(option), _said(option)) for option in (*named, *everywhere)]
     if command is AFPOOL:
         shown.append(("--version", "Print the version and end"))
     if shown:
-        lines += [strong("options:"), *_rows(shown, width), ""]
+        lines += [strong("options:"), *rows_of(shown, width), ""]
     if command.examples:
         lines.append(strong("examples:"))
         for line, what in command.examples:
@@ -85,7 +85,8 @@ def _said(option: Option) -> str:
     return text
 
 
-def _rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+def rows_of(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Lay out names and what is said of each, in two columns."""
     left = min(max(len(name) for name, _ in rows), 26)
     indent = " " * (left + 4)
     lines = []

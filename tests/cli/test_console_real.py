@@ -121,7 +121,7 @@ def test_one_actor_one_check_one_tree(running):
     assert "call-3" in done.stdout
     done = running.run("check", "--json")
     assert done.returncode == any(json.loads(line)["level"] == "bad" for line in done.stdout.splitlines())
-    assert any("console_process" in row["name"] for row in running.rows("tree"))
+    assert any(row["name"] == "__main__.main" for row in running.rows("tree"))
     assert running.run("show", "nothing").returncode == 2
 
 

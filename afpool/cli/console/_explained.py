@@ -77,7 +77,7 @@ def _spans(use: dict[str, Any]) -> list[tuple[str, float, float]]:
         for stage in _list(use.get("stages"))
         if isinstance(stage, list) and len(stage) == 2 and isinstance(stage[1], int | float)
     ]
-    took = use.get("took")
+    took = use.get("age") if use.get("took") is None else use["took"]
     whole = float(took) if isinstance(took, int | float) else max((at for _, at in pairs), default=0.0)
     spans: list[tuple[str, float, float]] = []
     begin = 0.0

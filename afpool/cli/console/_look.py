@@ -65,6 +65,17 @@ class Look:
         text = harmless(text.translate(_BLANKS))
         return text if self.width is None else cut(text, self.width)
 
+    def fold(self, text: str) -> list[str]:
+        """Put a line on as many as it needs, its blanks left as they are, later ones further in."""
+        text = harmless(text.translate(_BLANKS)).rstrip()
+        if self.width is None or width_of(text) <= self.width:
+            return [text]
+        indent = " " * min(len(text) - len(text.lstrip(" ")), self.width // 2)
+        first, *more = self.wrap(text, indent)
+        if not more:
+            return [first]
+        return [first, *self.wrap(" ".join(line.strip(" ") for line in more), f"{indent}    ")]
+
     def wrap(self, text: str, indent: str) -> list[str]:
         """Put a stranger's text on lines of the terminal's width, each behind the indent."""
         text = one_line(text)

@@ -13,10 +13,9 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from .._failures import DONE, FAILED, Failure, Usage
+from .._failures import DONE, FAILED, WRONG_USAGE, Failure, Usage
 from ._complete import candidates
 from ._history import History, history_file
-from ._words import HERE, without_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,26 +51,14 @@ def repl(session: Session) -> int:
 
 
 def _do(session: Session, line: str) -> int:
-    words, _ = without_json(line)
-    first, _, rest = words.strip().partition(" ")
     try:
-        if first == "help" and rest.strip() in HERE:
-            usage, what = HERE[rest.strip()]
-            session.out.data(f"{usage}\n    {what}")
-            return DONE
-        code = session.run(line)
-        if first == "help" and not rest.strip() and code == DONE and not session.out.json:
-            session.out.data("\nhere:")
-            for usage, what in HERE.values():
-                session.out.data(f"{usage:<58} {what}")
+        return session.run(line)
     except Usage as usage:
         session.out.error(usage.what)
-        return FAILED
+        return WRONG_USAGE
     except Failure as failure:
         session.out.error(str(failure))
         return FAILED
-    else:
-        return code
     finally:
         session.out.flush()
 

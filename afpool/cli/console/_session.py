@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._failures import DONE, FAILED, WRONG_USAGE, Failure, Usage
 from .._text import one_line
 from ._hang import ask_watchdog
+from ._help import help_here, help_lines
 from ._link import Link, Refused
 from ._look import Look
 from ._show import is_bad, lines_of, objects_of
@@ -122,6 +123,13 @@ class Session:
             return self._ping()
         if line == "stacks":
             return self._stacks()
+        first, _, rest = line.partition(" ")
+        if first == "help":
+            lines = help_here(rest.strip()) if rest.strip() else help_lines(self.link.hello, self.look)
+            if lines is not None:
+                for text in lines:
+                    self.out.line({"line": text}) if self.out.json else self.out.data(text)
+                return DONE
         again = watched(line)
         if again is not None:
             from ._watch import watch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._text import one_line, width_of
 from ._cells import color_of, plain
 from ._events import event_line
-from ._explained import explained
+from ._explained import explained, waterfall
 from ._overview import overview
 from ._tables import lay_out
 
@@ -49,7 +49,9 @@ def lines_of(result: dict[str, Any], look: Look, keep: Collection[str] = ()) -> 
     if kind == "done":
         return _done(result, look)
     if kind == "text":
-        return [look.clip(str(line)) for line in _list(result.get("lines"))]
+        return [folded for line in _list(result.get("lines")) for folded in look.fold(str(line))]
+    if kind == "call":
+        return _call(result, look)
     if kind == "overview":
         return overview(result, look)
     return list(_members(result, look))
@@ -165,6 +167,17 @@ def _done(result: dict[str, Any], look: Look) -> list[str]:
     if note:
         lines += [look.paint(line, "yellow") for line in look.wrap(str(note), "  ")]
     return [*lines, *(f"  {line}" for line in _members(rest, look))]
+
+
+def _call(result: dict[str, Any], look: Look) -> list[str]:
+    """Every pass of a call, the last one first, each with its stages."""
+    lines: list[str] = []
+    for use in [result.get("use"), *_list(result.get("before"))]:
+        if isinstance(use, dict):
+            said = {name: value for name, value in use.items() if name != "stages" and value is not None}
+            drawn = waterfall(use, look)
+            lines += [""] * bool(lines) + list(_members(said, look)) + [""] * bool(drawn) + drawn
+    return lines or list(_members(result, look))
 
 
 def _members(value: dict[str, Any], look: Look, indent: str = "") -> Iterator[str]:
