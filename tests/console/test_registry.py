@@ -209,7 +209,7 @@ async def test_a_long_look_gives_others_their_turn() -> None:
             seen += 1
             await trio.lowlevel.checkpoint()
 
-    slices = Slices(budget=0.001, clock=Clock(0.0005))
+    slices = Slices(budget=0.0009, clock=Clock(0.0005))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
         gone = [thing async for thing in slices.each(range(10 * STEP))]
