@@ -215,7 +215,8 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
         raise caller.woken() from None
     except ConnectFailed as error:
         caller.failed("connect", f"connect failed: {error.reason}")
-        raise ConnectionLost(f"{error}; nothing was sent", delivery=NOT_SENT) from error
+        lost = ConnectionLost(f"{error}; nothing was sent", delivery=NOT_SENT)
+        raise lost.saying("connect", f"connect failed: {error.reason}") from error
     except WireClosed as error:
         if not trip.begun:
             caller.failed("write", "the wire is closed")

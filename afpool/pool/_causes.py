@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._base.errors import (
     AfpoolError,
+    BindingChanged,
     ClientClosed,
     DeadlineExceeded,
     LocalSessionHandleLostError,
@@ -174,6 +175,14 @@ def compare(call: Call, listed: ListState) -> None:
             listed.curious.append((use, definition))
 
 
+def tell_curious(listed: ListState, now: float) -> None:
+    """A list is there: write down what has become of the tools that its announcement refused."""
+    curious, listed.curious = listed.curious, None
+    for use, definition in curious or ():
+        use.was, use.became = definition, listed.find(definition.name)
+        use.note("generation", str(listed.generation), now)
+
+
 def cause_of(call: Call, error: AfpoolError) -> Event | None:
     """Find the event that ended a call with an error whose maker did not know it."""
     actor = call.actor
@@ -184,6 +193,8 @@ def cause_of(call: Call, error: AfpoolError) -> Event | None:
             return None
         compare(call, listed)
         return listed.event
+    if isinstance(error, BindingChanged):
+        return _bound_otherwise(call)
     if isinstance(error, PoolClosed):
         return actor.pool.closed_by
     if isinstance(error, ClientClosed | LocalSessionHandleLostError | SessionExpiredError):
@@ -192,6 +203,18 @@ def cause_of(call: Call, error: AfpoolError) -> Event | None:
         return _held_up(call)
     event: Event | None = getattr(behind, "happened", None)
     return event
+
+
+def _bound_otherwise(call: Call) -> Event | None:
+    """What ended the binding of a call that was refused when it asked for a place."""
+    actor, binding, machine = call.actor, call.binding, call.actor.machine
+    if machine.removed or machine.epoch != binding.epoch:
+        return actor.cause
+    client = machine.client
+    opening = None if machine.opening is None else machine.opening.context
+    if binding.context != (opening if client is None else client.context):
+        return actor.replanned
+    return None
 
 
 def _held_up(call: Call) -> Event | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -86,7 +86,7 @@ class EventRing:
         """How many were filed since the pool was opened; the number of the newest."""
         return self._filed
 
-    def file(self, at: float, kind: str, key: str, server: str = "", **facts: object) -> Event:
+    def file(self, at: float, kind: str, key: str, server: str = "", **facts: Any) -> Event:
         """File one event and return it.
 
         Args:
@@ -116,11 +116,11 @@ class EventRing:
         self._servers[slot] = server
         self._calls[slot * CALL_KEPT : (slot + 1) * CALL_KEPT] = call.ljust(CALL_KEPT, b"\0")
         for name, words in self._words.items():
-            words[slot] = facts.get(name)  # type: ignore[assignment]  # made a str above
+            words[slot] = facts.get(name)
         for name, numbers in self._numbers.items():
-            numbers[slot] = facts.get(name, _ABSENT)  # type: ignore[assignment]  # or the array says so
+            numbers[slot] = facts.get(name, _ABSENT)
         for name, seconds in self._seconds.items():
-            seconds[slot] = facts.get(name, nan)  # type: ignore[assignment]  # as above
+            seconds[slot] = facts.get(name, nan)
         return Event(self._filed, at, kind, key, facts, server)
 
     def get(self, number: int) -> Event | None:

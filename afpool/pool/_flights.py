@@ -14,6 +14,7 @@ import trio
 from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
+from ._causes import tell_curious
 from ._posting import post, taken, waited
 from ._refusals import copy_error
 
@@ -157,6 +158,7 @@ async def _ask(
             and own is not None
         ):
             _file_own(actor, client, own, catalog, own_notices, expires_at, began)
+        tell_curious(state, pool.seams.now())
         if not state.alive or not state.noticed:
             break
 

@@ -152,7 +152,9 @@ class KeyState:
     @property
     def held(self) -> bool:
         """Whether nobody is given a place, free or not."""
-        return self.paused or self.draining is not None or self.ghosts is not None or self.limits.halted
+        if self.limits.halted:
+            return True
+        return self.paused or self.draining is not None or self.ghosts is not None
 
     @property
     def would_grant(self) -> bool:

@@ -108,10 +108,6 @@ class ListState:
             self.generation += 1
             self.catalog = catalog
         self.noticed = self.notices != notices
-        if self.curious is not None:
-            for use, listed_as in self.curious:
-                use.was, use.became = listed_as, catalog.get(listed_as.name)
-            self.curious = None
         if self.doubts == self.doubts_asked:  # what came while it was on its way is not answered by it
             self.doubt = None
         self.expires_at = expires_at

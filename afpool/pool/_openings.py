@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 import trio
@@ -204,12 +204,10 @@ class Openings:
             error.retry_after = self._remember(actor.key, context, error, event)
         actor.tell(m.OpenFailed(token, error.because(event)))
 
-    def _ended(self, opening: UnderWay, kind: str, **facts: object) -> Event:
+    def _ended(self, opening: UnderWay, kind: str, **facts: Any) -> Event:
         """File how an opening ended, for whom it was begun, and how long each of its stages took."""
-        spent = opening.stages.so_far()
-        return self._pool.event(
-            kind, opening.actor, call=opening.call_id, after=opening.actor.ended, **spent, **facts
-        )
+        facts |= opening.stages.so_far()
+        return self._pool.event(kind, opening.actor, call=opening.call_id, after=opening.actor.ended, **facts)
 
     async def _connect(self, actor: KeyActor, resolved: Resolved, stages: Stages) -> Client:
         pool = self._pool

@@ -120,8 +120,9 @@ async def execute(
         if error.happened is None:
             error.because(cause_of(call, error))
         note_refusal(use, error)
-        if error.noted is not None:
-            use.note(*error.noted, pool.seams.now())
+        noted = error.noted or getattr(error.__cause__, "noted", None)
+        if noted is not None:
+            use.note(*noted, pool.seams.now())
         outcome = use.outcome
         cause = error.__cause__
         if cause is not None and isinstance(error, InputRequired):

@@ -446,7 +446,7 @@ class Pool:
         if self.closing:
             self.background.look()
 
-    def event(self, kind: str, actor: KeyActor | None, *, server: str = "", **facts: object) -> Event:
+    def event(self, kind: str, actor: KeyActor | None, *, server: str = "", **facts: Any) -> Event:
         """File a numbered event of a key, of a server or of the whole pool; facts as `Event` names them."""
         if actor is None:
             return self.records.event(kind, "", server, **facts)

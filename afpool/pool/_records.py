@@ -137,7 +137,7 @@ class Records:
         if self._on_use:
             self._tell(self._on_use, use)
 
-    def event(self, kind: str, key: str = "", server: str = "", **facts: object) -> Event:
+    def event(self, kind: str, key: str = "", server: str = "", **facts: Any) -> Event:
         """File something that happened and return it; facts as `Event` names them. Synchronous."""
         event = self.events.file(self._now(), kind, key, server, **facts)
         if self._on_event:

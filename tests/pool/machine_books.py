@@ -147,7 +147,7 @@ class Books:
         self.kick = False
         self.crashes = 0
         self.epoch = self.revoked = 0
-        self.closed = self.paused = self.removed = False  # by the last word of an operator
+        self.closed = self.paused = self.removed = self.halted = False  # by the last word of an operator
         self.pings = 0
 
     def holders(self, client: Handle) -> list[Asker]:
@@ -181,6 +181,7 @@ class Books:
         assert not any(c.from_crash for c in self.clients.values()), "M4: an old client is not closed"
         if asker.role.lease:
             assert not machine.paused, "granted while paused"
+            assert not self.halted, "granted while its server is held"
             assert not self.drains, "granted while draining"
             assert (machine.leases or {}).get(asker.ticket) is client, "a place was granted and not counted"
             asker.client = client.handle
@@ -264,6 +265,7 @@ class Books:
         assert machine.epoch == self.epoch, "the epoch moved by itself"
         assert machine.revoked == self.revoked, "what was revoked is told from what was reconfigured"
         assert machine.paused == self.paused, "a pause was lost, or its end"
+        assert machine.limits.halted == self.halted, "that its server is held was lost, or the end of it"
         alive = bool(
             client
             or machine.opening
@@ -287,4 +289,5 @@ class Books:
         for admit, _ in waiting.values():
             assert admit.lease, "I7: a list ask waits though there is a client"
             assert admit.context in (None, client.context), "a waiter of another context waits on"
-        assert full or machine.paused or self.drains, "I7: waits though a place is free"
+        held = machine.paused or machine.limits.halted or self.drains
+        assert full or held, "I7: waits though a place is free"

@@ -155,7 +155,7 @@ BREAKS = {
     ),
     "waiters outlive a revocation": (
         "_key_clients",
-        "key.refuse_all(effects, revoked)",
+        "key.refuse_all(effects, lambda: revoked().because(msg.event))",
         "pass",
     ),
     "a revocation leaves the epoch": (
@@ -165,7 +165,7 @@ BREAKS = {
     ),
     "waiters outlive a reconfiguration": (
         "_key_clients",
-        "key.refuse_all(effects, reconfigured)",
+        "key.refuse_all(effects, lambda: reconfigured().because(msg.event))",
         "pass",
     ),
     "a reconfiguration leaves the epoch": (
@@ -247,6 +247,17 @@ BREAKS = {
         "_key_places",
         "key.paused = False\n    return grant(key, [])",
         "key.paused = False",
+    ),
+    "the key of a held server grants": ("_key_state", "if self.limits.halted:", "if False:"),
+    "a server that goes on serves nobody": (
+        "_key_places",
+        "key.limits = msg.limits\n    return grant(key, [])",
+        "key.limits = msg.limits",
+    ),
+    "a crash in the middle of holding a server loses it": (
+        "_machine",
+        "fresh.limits = torn.limits\n    elif isinstance(torn, m.Close)",
+        "pass\n    elif isinstance(torn, m.Close)",
     ),
     "a drain holds nobody": (
         "_key_state",

@@ -38,6 +38,8 @@ def ending(world: World, found: list[Move]) -> list[Move]:
     ]
     if world.machine.paused:
         ends.append(("resume",))
+    if world.machine.limits.halted:
+        ends.append(("go",))
     if not ends and world.machine.client is not None and world.machine.idle:
         ends.append(("evict",))
     return ends
@@ -63,6 +65,8 @@ def finish(world: World) -> None:
             world.kicked()
         elif world.machine.paused:
             world.send(m.Resume())
+        elif world.machine.limits.halted:
+            world.go()
         elif done := next((a for a in world.askers.values() if a.phase != WAITING), None):
             world.settle(done)
         elif told := next((c for c in world.clients.values() if c.told), None):

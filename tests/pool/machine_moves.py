@@ -35,7 +35,7 @@ MESSAGES = {
     "settle": "Settle", "time_out": "Abandon", "give_up": "Abandon", "listed": "Listed",
     "notice": "ListChanged", "shared_moves": "ListChanged", "lose": "ClientLost", "close_done": "ClientLost",
     "evict": "Evict", "kicked": "Evict", "revoke": "Revoke", "reconfigure": "Reconfigure", "pause": "Pause",
-    "resume": "Resume", "close": "Close",
+    "resume": "Resume", "close": "Close", "halt": "Limit", "go": "Limit",
 }  # fmt: skip
 
 
@@ -44,6 +44,8 @@ def moves(world: World, scope: Scope) -> list[Move]:
     machine = world.machine
     found: list[Move] = [("pause",), ("resume",), ("evict",), ("revoke",), ("close",)]
     found.extend(("reconfigure", how) for how in ("bindings", "clients", "removed"))
+    if scope.halts:
+        found.extend((("halt",), ("go",)))
     more = len(world.askers) < scope.askers
     if more:
         found.extend(("admit", role) for role in scope.roles)

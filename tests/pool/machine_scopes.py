@@ -17,9 +17,13 @@ INNER: Final = Scope("calls from inside", places=2, askers=3, clients=2, crashes
 EVERY: Final = Scope(
     "every role", places=1, askers=3, clients=2, drains=2, crashes=0, max_waiting=2, recheck_lists=True
 )
+HELD: Final = Scope(
+    "its server is held", places=1, askers=2, clients=1, crashes=1, roles=(A, LISTS), halts=True
+)
 
 USUAL: Final = (
     EVERY,
+    HELD,
     Scope("one place, a crash", places=1, askers=3, clients=2, crashes=1, roles=FIVE),
     Scope("two places, a crash", places=2, askers=3, clients=2, crashes=1, roles=FIVE),
     Scope("two crashes", places=1, askers=2, clients=2, crashes=2, roles=FIVE),

@@ -76,6 +76,7 @@ class Scope:
         max_waiting: As the limit of a key.
         recheck_lists: Likewise.
         contexts: What plans may say.
+        halts: Whether its server may be held as a whole.
     """
 
     name: str = "two places"
@@ -88,6 +89,7 @@ class Scope:
     max_waiting: int = 256
     recheck_lists: bool = False
     contexts: str = "AB"
+    halts: bool = False
 
     def world(self) -> World:
         """An empty one."""
@@ -154,7 +156,7 @@ def freeze(world: World) -> State:
     planned = None if opening is None else (CONTEXTS.index(opening.context), opening.fresh)
     flags = (
         machine.closed, world.closed, machine.paused, world.paused, machine.removed, world.removed,
-        machine.ghosts is not None,
+        machine.limits.halted, world.halted, machine.ghosts is not None,
         world.kick, world.kept, machine.told_active, world.crashes,
         len(world.drains), len(machine.draining or ()), machine.epoch - world.epoch,
         machine.revoked - world.revoked,
@@ -176,7 +178,8 @@ def thaw(state: State, scope: Scope) -> World:
     """A world in this state, with names of its own, always the same ones."""
     flags, planned, openings, queue, clients = marshal.loads(state)
     (
-        closed, _, paused, _, removed, _, ghostly, kick, kept, told_active, crashes, drains, _, _, _, _, _, _,
+        closed, _, paused, _, removed, _, halted, _, ghostly, kick, kept, told_active, crashes, drains,
+        _, _, _, _, _, _,
     ) = flags  # fmt: skip
     world = scope.world()
     world.checking = False
@@ -185,6 +188,8 @@ def thaw(state: State, scope: Scope) -> World:
     world.closed = machine.closed = closed
     world.paused = machine.paused = paused
     world.removed = machine.removed = removed
+    world.halted = halted
+    machine.limits = world.now_limited()
     world.kick, world.crashes, world.kept = kick, crashes, kept
     machine.told_active = told_active
     if ghostly:

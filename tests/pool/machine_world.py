@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from actors import Answer, Refuse, Reply, Request
 from afpool._base.errors import AfpoolError, OpenFailed
 from afpool.pool import _messages as m
@@ -385,13 +387,26 @@ class World(Books):
         """Other bindings (`bindings`), another client too (`clients`), or no server any more (`removed`)."""
         client, crash = self.machine.client, self.crash_next
         self.epoch += 1
+        self.halted = self.halted and not (self.removed and how != "removed")  # one that comes back is not
         self.removed = how == "removed"
         self.paused = self.paused and not self.removed
-        limits = None if self.removed else self.limits
+        limits = None if self.removed else self.now_limited()
         self.send(m.Reconfigure(limits, keep=how == "bindings"))
         if crash is None:
             kept = client if how == "bindings" else None
             assert self.machine.client is kept, "the wrong client is left after a reconfiguration"
+
+    def now_limited(self) -> KeyLimits:
+        """The limits of the server's keys, held or not."""
+        return attrs.evolve(self.limits, halted=self.halted)
+
+    def halt(self) -> None:
+        self.halted = True
+        self.send(m.Limit(self.now_limited()))
+
+    def go(self) -> None:
+        self.halted = False
+        self.send(m.Limit(self.now_limited()))
 
     def close(self) -> None:
         self.closed = True
