@@ -144,6 +144,11 @@ bench-aio: ## calls from asyncio and from threads, beside the same call on trio'
 	@$(PREPARE) dev
 	@$(RUN) benchmarks/aio.py $(ARGS)
 
+.PHONY: bench-console
+bench-console: ## what a console that follows everything costs the calls that it follows
+	@$(PREPARE) dev
+	@$(RUN) benchmarks/console.py $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev
