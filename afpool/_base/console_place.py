@@ -7,7 +7,9 @@ Rules:
 
 * The folder belongs to this user and to nobody else (0700, no link): what is found in it was put there by a
   process of his, and what is sent to it goes to one.
-* `XDG_RUNTIME_DIR` counts where it names a folder that is this user's own. It does not after `sudo -E`, or
+* `AFPOOL_CONSOLE_DIRECTORY` names the folder for both sides, and then there is no other one. It is the variable
+  of the setting `console.directory`.
+* Else `XDG_RUNTIME_DIR` counts where it names a folder that is this user's own. It does not after `sudo -E`, or
   where nobody has made it; then the folder is one in `/tmp`.
 * A socket that refuses connections is left over from a process that is gone, whatever its number says: in
   containers that share a folder, numbers of processes mean nothing to each other.
@@ -30,6 +32,10 @@ MAX_PATH: Final = 107
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 """What a console may be called."""
 
+VARIABLE: Final = "AFPOOL_CONSOLE_DIRECTORY"
+"""Names the folder, for consoles and for who looks for them."""
+
+_USUAL: Final = Path("/run/user")
 _SOCKET: Final = re.compile(rf"([1-9][0-9]{{0,9}})-({NAME.pattern})\.sock")
 _HANG: Final = ".hang.sock"
 
@@ -43,17 +49,21 @@ class Found(NamedTuple):
 
 
 def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Give the folder that a console of this user listens in. It need not be there."""
-    named = _named(os.environ if environ is None else environ)
-    return _fallback() if named is None else named
+    """Give the folder that a console listens in where nobody has said another one. It need not be there."""
+    return runtime_directories(environ)[0]
 
 
 def runtime_directories(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Give all folders that a console of this user may listen in: a service has an environment of its own."""
-    named = _named(os.environ if environ is None else environ)
-    uid = os.geteuid()
-    usual = Path(f"/run/user/{uid}/afpool")
-    return tuple(dict.fromkeys(path for path in (named, usual, _fallback()) if path is not None))
+    environ = os.environ if environ is None else environ
+    said = environ.get(VARIABLE, "")
+    if said and "\0" not in said:
+        return (Path(said).expanduser().absolute(),)
+    fallback = Path(f"/tmp/afpool-{os.geteuid()}")  # noqa: S108 -- its owner and mode are looked at
+    named = _named(environ)
+    if named is None:
+        return (fallback, _USUAL / str(os.geteuid()) / "afpool")
+    return tuple(dict.fromkeys((named, _USUAL / str(os.geteuid()) / "afpool", fallback)))
 
 
 def _named(environ: Mapping[str, str]) -> Path | None:
@@ -67,10 +77,6 @@ def _named(environ: Mapping[str, str]) -> Path | None:
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
         return None
     return Path(base) / "afpool"
-
-
-def _fallback() -> Path:
-    return Path(f"/tmp/afpool-{os.geteuid()}")  # noqa: S108 -- its owner and mode are looked at
 
 
 def directory_problem(path: Path) -> str | None:

@@ -48,6 +48,15 @@ def test_whoever_looks_looks_at_all_folders(tmp_path: Path) -> None:
     uid = os.geteuid()
     found = place.runtime_directories({"XDG_RUNTIME_DIR": str(tmp_path)})
     assert found == (tmp_path / "afpool", Path(f"/run/user/{uid}/afpool"), Path(f"/tmp/afpool-{uid}"))
+    assert place.runtime_directories({}) == (Path(f"/tmp/afpool-{uid}"), Path(f"/run/user/{uid}/afpool"))
+
+
+def test_a_folder_that_was_named_is_the_only_one(tmp_path: Path) -> None:
+    named = {"AFPOOL_CONSOLE_DIRECTORY": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    assert place.runtime_directories(named) == (tmp_path,)
+    assert place.runtime_directory(named) == tmp_path
+    assert place.runtime_directory({"AFPOOL_CONSOLE_DIRECTORY": "here"}) == Path.cwd() / "here"
+    assert place.runtime_directory({"AFPOOL_CONSOLE_DIRECTORY": ""}) == Path(f"/tmp/afpool-{os.geteuid()}")
 
 
 def test_a_folder_is_made_for_this_user_alone(tmp_path: Path) -> None:
