@@ -150,13 +150,13 @@ def _of_clients(seen: Snapshot) -> Iterator[Metric]:
             "restarts",
         ),
         ("afpool_session_failures", "Openings that failed, by code.", "code", "open_failures"),
+        ("afpool_sessions_evicted", "Clients that nobody used and that were closed.", "why", "evicted"),
         ("afpool_events", "Events that the pool filed, by kind.", "kind", "events"),
     ):
         yield _counter(name, about, label, counters.get(which, {}))
     plain = counters.get("plain", {})
     for name, about, which in (
         ("afpool_sessions_opened", "Clients that were opened.", "opened"),
-        ("afpool_sessions_evicted", "Clients that were evicted to make room.", "evicted"),
         ("afpool_record_filed", "Calls that were put on the record.", "filed"),
         ("afpool_record_failures", "Times that somebody who listens to the record failed.", "failures"),
     ):

@@ -41,12 +41,10 @@ SERVERS: Final = 1024
 CODES: Final = 128
 STAGES: Final = 64
 OTHER: Final = "other"
-OPENING: Final = ("plan", "room", "credential", "connect", "initialize")
+OPENING: Final = ("plan", "room", "connect", "credential", "sign", "initialize")
 _ERRORS: Final = frozenset({"refused", "failed"})
 _ENDED_KEPT: Final = 1024
-_ENDS: Final = frozenset(
-    {"aged", "client-lost", "closed", "drained", "evicted", "killed", "reconfigured", "revoked"}
-)
+_ENDS: Final = frozenset({"closed", "client-lost", "evicted", "killed", "reconfigured", "revoked", "silent"})
 
 
 @final
@@ -65,7 +63,7 @@ class Numbers:
         tenants: Digest to the same, where tenants are.
         codes: Code to the calls that ended by it.
         opens: Clients that were opened.
-        evictions: Clients that were evicted.
+        evictions: Clients that were evicted; `evicted`, by why.
         creating: Server's name to a row of what opening a client took.
         creating_stages: Stage of an opening to a row of what it took.
         restarts: How the client before ended to how often another one took its place.
@@ -86,6 +84,7 @@ class Numbers:
         self.codes: dict[str, Rate] = {}
         self.opens = Rate()
         self.evictions = Rate()
+        self.evicted: dict[str, int] = {}
         self.creating: dict[str, list[Any]] = {}
         self.creating_stages: dict[str, list[Any]] = {}
         self.restarts: dict[str, int] = {}
@@ -160,6 +159,7 @@ class Numbers:
             _tick(self.open_failures, str(facts.get("why", OTHER)))
         elif kind == "evicted":
             self.evictions.count(second)
+            _tick(self.evicted, str(facts.get("why", OTHER)))
         if kind in _ENDS:
             if len(self._ended) >= _ENDED_KEPT:
                 del self._ended[next(iter(self._ended))]

@@ -112,25 +112,15 @@ class PoolCollector(Collector):
                 "events": numbers.events.copy(),
                 "restarts": numbers.restarts.copy(),
                 "open_failures": numbers.open_failures.copy(),
+                "evicted": numbers.evicted.copy(),
                 "plain": {
                     "opened": numbers.opens.total,
-                    "evicted": numbers.evictions.total,
                     "filed": records.filed,
                     "failures": records.failures,
                 },
             },
             lag={} if lag is None else {"now": lag.now, "p50": lag.p50, "p99": lag.p99, "max": lag.max},
-            sinks=[
-                (
-                    state.name,
-                    state.queued,
-                    state.written,
-                    state.dropped,
-                    state.refused,
-                    state.trouble is not None,
-                )
-                for state in self._sinks.states()
-            ],
+            sinks=self._sinks.states(),
             by_tool=by_tool,
         )
 
