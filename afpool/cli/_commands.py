@@ -252,6 +252,7 @@ _PROCESS: Final = (
     Option(("--timeout",), "How long to wait for the answer, 30s unless said", "TIME"),
 )
 _YES: Final = Option(("--yes", "-y"), "Do not ask whether it shall be done")
+_COUNT: Final = Option(("--count", "-n"), "End after so many", "N")
 _RUNNING: Final = "a running process"
 
 
@@ -259,13 +260,14 @@ def _asks(
     name: str,
     help_: str,
     about: str,
-    words: Option | None,
+    words: Option,
     *examples: tuple[str, str],
     options: tuple[Option, ...] = (),
 ) -> Command:
     """Describe a command that the console of a running process does."""
-    taken = (*_PROCESS, *options) if words is None else (*_PROCESS, *options, words)
-    return Command(name, help_, about, taken, examples, "console._open", group=_RUNNING)
+    return Command(
+        name, help_, about, (*_PROCESS, *options, words), examples, "console._open", group=_RUNNING
+    )
 
 
 def _changes(name: str, help_: str, about: str, what: str, *examples: tuple[str, str]) -> Command:
@@ -325,23 +327,24 @@ TAIL: Final = _asks(
     "tail",
     "show what happens there, as it happens",
     "Show calls, refusals, openings and changes as they happen, until ^C.",
-    Option(("WORDS",), "Filters, such as server=desk or outcome=refused,failed", many=True),
-    ("afpool tail outcome=refused,failed", "only what went wrong"),
-    ("afpool tail kind=call server=desk --json", "one object on each line"),
+    Option(("WORDS",), "calls, events or refusals, and filters such as server=desk", many=True),
+    ("afpool tail refusals last=20", "only what went wrong, and the last twenty of that first"),
+    ("afpool tail calls server=desk slower=1s --json", "one object on each line"),
+    options=(_COUNT,),
 )
 CHECK: Final = _asks(
     "check",
     "look for what is wrong: waiters, leases, flapping clients, lag",
     "Look for what is wrong in a running process. Ends with 1 when something is bad. (`afpool doctor` is\n"
     "another thing: it opens servers.)",
-    None,
+    Option(("WORDS",), "Only these checks", many=True),
     ("afpool check --json", "for a script that watches"),
 )
 TREE: Final = _asks(
     "tree",
     "show its tasks and what each waits for",
     "Show the tree of tasks of a running process, and what each of them waits for.",
-    None,
+    Option(("WORDS",), "depth=N and limit=N", many=True),
     ("afpool tree", ""),
 )
 WATCH: Final = _asks(
@@ -352,6 +355,7 @@ WATCH: Final = _asks(
     Option(("WORDS",), "Seconds between two times (2 unless said), and the command", many=True),
     ("afpool watch", "calls per second, in flight, waiting, latencies"),
     ("afpool watch 1 show actors sort=-waiting", ""),
+    options=(_COUNT,),
 )
 PAUSE: Final = _changes(
     "pause",

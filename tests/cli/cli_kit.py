@@ -23,6 +23,7 @@ def surroundings(folder, **more):
         "PYTHONPATH": str(ROOT),
         "HOME": str(folder),
         "XDG_STATE_HOME": str(folder / "state"),
+        "AFPOOL_CONSOLE_DIRECTORY": str(folder / "c"),
         "LANG": "C.UTF-8",
         **more,
     }

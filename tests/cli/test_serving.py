@@ -67,6 +67,79 @@ async def test_what_the_demo_prints_works_to_the_letter(tmp_path):
             assert await in_thread(running.end, signal.SIGTERM) == 0
 
 
+async def test_what_is_printed_of_the_console_works_to_the_letter(tmp_path):
+    port = free_port()
+    done = await in_thread(run, tmp_path, "demo", "--bind", f"127.0.0.1:{port}")
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.partition("everything happened as announced")[2]
+    lines = [line.strip() for line in printed.splitlines()]
+    [command] = [line for line in lines if " serve --demo" in line]
+    after = lines[lines.index(command) :]
+    inside = [line for line in after if " console demo" in line or " show actors " in line]
+    assert len(inside) == 2
+    with Running(tmp_path, command=shlex.split(command)) as running:
+        await in_thread(running.line, lambda line: line.startswith("look inside"))
+        inside.append((await in_thread(running.line, lambda line: " console " in line)).strip())
+        inside.append((await in_thread(running.line, lambda line: " show actors " in line)).strip())
+        assert len(set(inside)) == 4  # by name in the demo, by number in the service
+        for line in inside:
+            shown = await in_thread(followed, tmp_path, line)
+            assert shown.returncode == 0, (line, shown.stderr)
+            assert "generation" in shown.stdout, line
+        assert await in_thread(running.end, signal.SIGTERM) == 0
+    # it went with its service, and nothing of it is left
+    gone = await in_thread(followed, tmp_path, inside[0])
+    assert gone.returncode == 1
+    assert "no process with a console" in gone.stderr
+    assert list((tmp_path / "c").iterdir()) == []
+
+
+def followed(folder, line):
+    """What a line shows that was printed to be copied; a prompt is asked one thing, and left."""
+    return subprocess.run(
+        shlex.split(line),
+        cwd=folder, env=surroundings(folder), input="show actors\nquit\n", capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+
+
+async def test_the_demo_can_be_looked_into_while_it_plays(tmp_path):
+    with Running(tmp_path, "demo") as running:
+        line = await in_thread(running.line, lambda line: "while it plays: " in line)
+        shown = await in_thread(
+            followed, tmp_path, f"{line.partition('while it plays: ')[2]} -c 'show servers'"
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert "crm" in shown.stdout
+        assert await in_thread(running.process.wait, 60) == 0
+
+
+async def test_a_console_that_cannot_listen_keeps_no_service_from_serving(tmp_path):
+    (tmp_path / "x").mkdir(mode=0o755)
+    words = ["serve", "--demo", "--bind", "127.0.0.1:0"]
+    env = {"AFPOOL_CONSOLE_DIRECTORY": "", "XDG_RUNTIME_DIR": str(tmp_path / "x")}
+    (tmp_path / "x" / "afpool").mkdir(mode=0o755)
+    with Running(tmp_path, *words, **env) as running:
+        await in_thread(running.line, lambda line: line.startswith("serving "))
+        assert await in_thread(running.end, signal.SIGTERM) == 0
+    assert "others may use it" in "".join(running.errors)
+    assert not any("look inside" in line for line in running.said)
+    # where it was asked for, it is
+    with Running(tmp_path, *words, AFPOOL_CONSOLE_ENABLED="true", **env) as running:
+        assert await in_thread(running.process.wait, 60) == 1
+    assert "others may use it" in "".join(running.errors)
+
+
+async def test_a_service_without_a_console_says_nothing_of_one(tmp_path):
+    with Running(
+        tmp_path, "serve", "--demo", "--bind", "127.0.0.1:0", AFPOOL_CONSOLE_ENABLED="no"
+    ) as running:
+        await in_thread(running.line, lambda line: line.startswith("serving "))
+        assert await in_thread(running.end, signal.SIGTERM) == 0
+    assert not any("look inside" in line for line in running.said)
+    assert not (tmp_path / "c").exists()
+
+
 async def test_the_printed_configuration_is_one_for_afpool_itself(tmp_path):
     port = free_port()
     told = document(await in_thread(run, tmp_path, "demo", "--json", "--bind", f"127.0.0.1:{port}"))
@@ -87,6 +160,8 @@ def test_a_service_says_where_it_is_as_documents(tmp_path):
         told = json.loads(running.line(lambda line: "ready" in line))
         assert told["event"] == "ready"
         assert told["addresses"][0].startswith("http://127.0.0.1:")
+        [console] = told["console"]
+        assert console.startswith(f"unix:{tmp_path}/c/")
         assert running.end(signal.SIGTERM) == 0
     assert json.loads(running.said[-2]) == {"event": "ended", "code": 0}
     for line in running.errors[:-1]:

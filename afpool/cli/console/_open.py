@@ -94,6 +94,7 @@ def _once(called: str, options: argparse.Namespace, out: Output) -> int:
         token=token_of(options.token_file, dict(os.environ), out),
         timeout=seconds(options.timeout, "--timeout", _patience(called, words)),
         yes=getattr(options, "yes", False),
+        count=_counted(getattr(options, "count", None)),
     )
     try:
         if called == "pause":
@@ -101,6 +102,14 @@ def _once(called: str, options: argparse.Namespace, out: Output) -> int:
         return session.run(line)
     finally:
         session.close()
+
+
+def _counted(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or not text.isascii() or not 0 < int(text) <= 10**9:
+        raise Usage("--count takes a whole number, 1 at least")
+    return int(text)
 
 
 def _patience(called: str, words: list[str]) -> float:

@@ -43,6 +43,7 @@ class Session:
         token: For TCP.
         timeout: Seconds that an answer may take.
         yes: Nothing is confirmed.
+        count: After how many events or drawings what goes on is ended; `None` for never.
 
     Attributes:
         link: The connection.
@@ -62,12 +63,14 @@ class Session:
         token: str | None = None,
         timeout: float | None = None,
         yes: bool = False,
+        count: int | None = None,
     ) -> None:
         self.out = out
         self.which = which
         self.token = token
         self.timeout = timeout
         self.yes = yes
+        self.count = count
         self._told = False
         self.last: dict[str, Any] = {}
         self.target = choose(which)

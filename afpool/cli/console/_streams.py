@@ -27,11 +27,17 @@ def follow(session: Session, stream: object) -> int:
         KeyboardInterrupt: ^C; the stream is ended.
     """
     screen = Screen(session.out)
+    left = session.count
     try:
         for frame in session.link.frames(stream):
-            _frame(session, frame, screen)
+            written = _frame(session, frame, screen, left)
+            if left is not None:
+                left -= written
             if "end" in frame:
                 _ended(session, frame)
+                return DONE
+            if left is not None and left <= 0:
+                session.link.stop(stream)
                 return DONE
     except KeyboardInterrupt:
         session.link.stop(stream)
@@ -44,8 +50,10 @@ def follow(session: Session, stream: object) -> int:
     return DONE
 
 
-def _frame(session: Session, frame: dict[str, Any], screen: Screen) -> None:
+def _frame(session: Session, frame: dict[str, Any], screen: Screen, most: int | None) -> int:
+    """Write a frame, and give how many things were in it; of events so many at most."""
     out = session.out
+    written = 0
     events = frame.get("events")
     dropped = frame.get("dropped")
     if isinstance(frame.get("overview"), dict):
@@ -54,13 +62,16 @@ def _frame(session: Session, frame: dict[str, Any], screen: Screen) -> None:
             out.line(told)
         else:
             screen.draw(overview(told, session.look), session.name)
+        written = 1
     if isinstance(frame.get("actors"), dict):
         _grid(session, frame["actors"])
+        written = 1
     if isinstance(events, list):
         look = session.look
         for event in events:
-            if not isinstance(event, dict):
+            if not isinstance(event, dict) or (most is not None and written >= most):
                 continue
+            written += 1
             if out.json:
                 out.line(event)
             else:
@@ -70,6 +81,7 @@ def _frame(session: Session, frame: dict[str, Any], screen: Screen) -> None:
         if out.json:
             out.line({"dropped": dropped})
         out.say(f"{dropped:,} events were left out: they came faster than they could be taken")
+    return written
 
 
 _GRID = ("key", "server", "state", "in_flight", "max", "waiting", "client", "generation")

@@ -50,6 +50,7 @@ def watch(session: Session, every: float | None, line: str) -> int:
 
 def _again(session: Session, every: float, line: str) -> int:
     screen = Screen(session.out)
+    left = session.count
     keep = sorted_by(line)
     try:
         while True:
@@ -61,11 +62,15 @@ def _again(session: Session, every: float, line: str) -> int:
             if session.out.json:
                 for one in objects_of(result):
                     session.out.line(one)
+                session.out.flush()
+            left = None if left is None else left - 1
             title = f"{line}   every {every:g} s   {clock(time.time())[:8]}   ^C ends"
             while True:
                 look = session.look
                 if not session.out.json:
                     screen.draw(lines_of(result, look, keep), look.clip(title))
+                if left == 0:
+                    return DONE
                 if time.monotonic() >= due:
                     break
                 width = look.width
