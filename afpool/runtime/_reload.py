@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from ._config import RuntimeConfig
     from ._runtime import Runtime
 
-FIXED: Final = ("signer", "secret", "artifacts", "on_use", "on_authorization", "console", "seams")
+FIXED: Final = (
+    "signer", "secret", "artifacts", "record", "on_use", "on_authorization", "console", "seams",
+)  # fmt: skip
 """What a runtime is opened with for good."""
 
 _LIMITS: Final = frozenset(field.name for field in attrs.fields(Limits))
