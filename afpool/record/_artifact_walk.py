@@ -148,7 +148,8 @@ class Walk:
             text += f", {quoted(meta.label)}"
             facts["label"] = plain(meta.label)
         text += f") was put by {self._by(row, facts)}"
-        for name, refs in (("made from", meta.parent_refs), ("the call was given", row.took)):
+        given = [each for each in row.took if each not in meta.parent_refs]
+        for name, refs in (("made from", meta.parent_refs), ("the call was given", given)):
             if refs:
                 text += f"; {name} {listed([quoted(each, _MAX_REF) for each in refs])}"
         if meta.parent_refs:

@@ -198,6 +198,7 @@ class _Told:
     def opening(self) -> None:
         view, number = self._view, self._view.use.opening
         if number is None:
+            self._opening_it_left()
             return
         event = view.sources.event(number)
         if event is None:
@@ -206,6 +207,19 @@ class _Told:
         elif view.event is None or event.number != view.event.number:
             text = told_event(event, subject="the opening that it waited for: ")
             self.say(view.since(event.at), text, facts_of(event), "event")
+
+    def _opening_it_left(self) -> None:
+        """Tell of the opening that a call gave up to wait for, where it has ended since."""
+        view = self._view
+        if view.runs or not view.stages or view.stages[-1].name != "admission" or view.use.held_by:
+            return
+        for event in view.sources.events_between(view.key, view.end, view.now):
+            spent = event.facts.get("took")
+            if event.kind in ("opened", "open-failed") and isinstance(spent, int | float):
+                if event.at - spent <= view.end:
+                    text = told_event(event, subject="the opening that it had waited for went on: ")
+                    self.say(view.since(event.at), text, facts_of(event), "event")
+                return
 
     def siblings(self) -> None:
         view = self._view
@@ -247,7 +261,7 @@ class _Told:
         found = []
         if not view.runs:
             sent = any(stage.name == "sent" for stage in view.stages)
-            facts = {"delivery": use.delivery, "attempts": use.attempts, "bytes_out": use.bytes_out}
+            facts: dict[str, Any] = {"delivery": use.delivery, "attempts": use.attempts, "bytes_out": use.bytes_out}
             found.append(Clause(None, verdict(use, sent=sent), facts, "use"))
         spent = shares_of(view.stages, view.whole, use.waits_for if view.runs else None)
         told = [

@@ -43,6 +43,7 @@ _WHY: Final[dict[tuple[str, str], str]] = {
     ("evicted", "asked"): ", which was asked for",
 }
 """What some words say; others stand as they are."""
+_WORTH_TELLING: Final = 0.00005  # seconds
 _SPENT: Final[dict[str, str]] = {
     "plan": "the plan",
     "room": "waiting for room for a client",
@@ -83,13 +84,22 @@ def told_event(event: Event, *, subject: str = "", brief: bool = False) -> str:
     if facts.get("room_for"):
         text += f", and one was wanted for {plain(facts['room_for'])}"
     if isinstance(facts.get("took"), int | float):
-        text += f", after {_seconds(facts, 'took')}"
-        spent = [f"{words} {_seconds(facts, name)}" for name, words in _SPENT.items() if name in facts]
+        spent_by = "after it was asked for" if event.kind == "list" else ""
+        text += (
+            f", {_seconds(facts, 'took')} {spent_by}" if spent_by else f", after {_seconds(facts, 'took')}"
+        )
+        spent = [
+            f"{words} {_seconds(facts, name)}" for name, words in _SPENT.items() if _worth(facts.get(name))
+        ]
         if spent:
             text += f" ({listed(spent, len(_SPENT))})"
     if facts.get("after") is not None:
         text += f"; event {plain(facts['after'])} had ended the client before"
     return subject + text
+
+
+def _worth(filed: object) -> bool:
+    return isinstance(filed, int | float) and not abs(filed) < _WORTH_TELLING
 
 
 def _seconds(facts: dict[str, object], name: str) -> str:

@@ -17,6 +17,7 @@ _HOLDERS_TOLD = 3
 _AT_ONCE = 0.00005  # seconds
 _OWN_WORDS = frozenset({"session-expired"})
 """Codes whose event is what came of it, and not what it came from."""
+_BEHIND_AN_ANSWER = frozenset({"input", "after", "limits"})
 _BY_THE_SERVER = frozenset({"sent", "server", "answered"})
 
 
@@ -48,7 +49,7 @@ def headline(view: View, changed: str) -> str:
 
 def _ok(view: View) -> str:
     use = view.use
-    text = f"{'answered' if use.server else 'run'} {took(view.whole)} after the call began"
+    text = f"{'answered' if use.server else 'returned'} {took(view.whole)} after the call began"
     if use.tool_error:
         text += ", and the tool said that it failed"
     more = [_most(view), _held(view) or _opened(view)]
@@ -72,6 +73,9 @@ def _running(view: View) -> str:
     text += f", and for {took(view.now - since)} now has been {words_of(name, door=door).doing}"
     if name == "admission":
         text += "".join(f"; {told_event(event, brief=True)} {_ago(view, event)}" for event in view.holding)
+        opening = view.sources.opening(view.use)
+        if opening is not None:
+            text += f"; an opening of its client is under way, at {quoted(opening[1])} now"
     held = _held(view)
     return f"{text}; {held}" if held else text
 
@@ -88,6 +92,8 @@ def _where(view: View) -> str:
     if not stages:
         return ""
     last = stages[-1]
+    if use.attempts and use.delivery in ("refused", "answered") and last.name not in _BEHIND_AN_ANSWER:
+        return ""
     if last.name in _BY_THE_SERVER:
         # an answer says by itself whose it is
         return " while the server worked" if use.delivery == "in-doubt" or use.outcome == "cancelled" else ""

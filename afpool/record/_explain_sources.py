@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from .._base.identity import PoolKey
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -116,7 +118,7 @@ class PoolSources:
 
     def holding(self, use: Use) -> list[Event]:
         """See `Sources`."""
-        actor = self._pool.actor_of(use.key) if isinstance(use.key, str) else None
+        actor = self._pool.actor_of(PoolKey(use.key)) if isinstance(use.key, str) else None
         events = [self._pool.held_servers.get(use.server)]
         if actor is not None:
             machine = actor.machine

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STAGES_TOLD: Final = 24
 _FROM_POOL: Final = "start"
+_ANSWERED: Final = frozenset({"server", "answered"})
 _OF_THE_DOOR: Final = frozenset(
     {"listing", "hooks", "fill", "schema", "arguments", "wants", "run", "after", "limits"}
 )
@@ -117,7 +118,8 @@ def words_of(name: str, *, door: bool) -> Words:
 def stages_of(use: Use) -> list[Stage]:
     """Read the marks of a call as spans, in order."""
     began, before, attempt, in_pool = use.began_at, 0.0, 0, False
-    stages = []
+    stages: list[Stage] = []
+    answers = [float(at) - began for stage, _, at in use.facts or () if stage == "answer"]
     marks = iter(use.marks)
     for mark, at in zip(marks, marks, strict=False):
         name = str(mark)
@@ -128,6 +130,12 @@ def stages_of(use: Use) -> list[Stage]:
         elif name == "attempt":
             attempt += 1
         ended = float(at) - began
+        if stages and stages[-1].name == "sent" and name not in _ANSWERED:
+            # an answer came that another attempt, a question or the end followed
+            came = next((each for each in answers if before <= each <= ended), None)
+            if came is not None:
+                stages.append(Stage("server", before, came, attempt, door=False))
+                before = came
         door = not in_pool and name not in CHECKS
         if stages and stages[-1].name == name and stages[-1].attempt == attempt:
             stages[-1] = attrs.evolve(stages[-1], ended=ended)  # one wait, checked twice
@@ -158,14 +166,10 @@ def shares_of(stages: list[Stage], whole: float, now: str | None = None) -> list
         now: What it waits for, where it runs still.
     """
     spent: dict[str, float] = {}
-    before = ""
     for stage in stages:
         name = {"answered": "server", "sent": "write"}.get(stage.name, stage.name)
-        if before == "sent" and name == "attempt":
-            name = "server"  # its answer was followed by another attempt
         if stage.took > 0:
             spent[name] = spent.get(name, 0.0) + stage.took
-        before = stage.name
     rest = whole - (stages[-1].ended if stages else 0.0)
     if rest > 0:
         name = "end" if now is None else now

@@ -49,7 +49,7 @@ class View:
             self.end = use.began_at + self.stages[-1].ended
         self.whole = self.end - use.began_at
         self.key = sources.show(use.key)
-        self.event: Event | None = use.happened  # type: ignore[assignment]  # the base knows no events
+        self.event: Event | None = use.happened
         if self.event is None and use.cause is not None:
             self.event = sources.event(use.cause)
 

@@ -22,6 +22,7 @@ from afpool.tools import (
 from afpool.tools._known import KnownTools
 from tests.explain.play import Play, ended
 from tests.runtime.runtime_kit import ALICE, runtime
+from tests.tools.store_kit import Store
 
 if TYPE_CHECKING:
     from afpool import Tool
@@ -38,6 +39,7 @@ LIMITED = {
 async def play(play: Play) -> None:
     play.title("At the door")
     await names_and_hooks(play)
+    await deadlines(play)
     await tools_of_the_host(play)
     await a_fault_of_the_door(play)
     await filled_arguments(play)
@@ -109,6 +111,26 @@ async def names_and_hooks(play: Play) -> None:
         await play.why(
             "a hook takes its time", here.runtime.record, "slow hook", ("ok", "", "answered"),
             r"\d+ ms of it \(\d+ %\) while hooks were being asked",
+        )  # fmt: skip
+
+
+async def deadlines(play: Play) -> None:
+    async def asleep(*call: Any) -> Any:
+        await trio.sleep_forever()
+
+    async with runtime(tools=[own(asleep)], deadline=0.1) as here:
+        await call(here, "late")
+        await play.why(
+            "the deadline passes while a tool of the host's own runs", here.runtime.record, "late",
+            ("failed", "deadline-exceeded", "in-doubt"), "while the tool ran",
+            told=("the tool had begun, and nothing proves how far it got",),
+        )  # fmt: skip
+    async with runtime(tools=[own(done)], hooks=[Hook("slow", before=asleep)], deadline=0.1) as here:
+        await call(here, "late hook")
+        await play.why(
+            "the deadline passes while a hook is asked", here.runtime.record, "late hook",
+            ("refused", "deadline-exceeded", "not-sent"), "at the door, at `hooks`",
+            r"its deadline passed; \d+ ms of it \(\d+ %\) while hooks were being asked",
         )  # fmt: skip
 
 
@@ -220,10 +242,10 @@ def wanting() -> Tool:
     return own(done, input_schema=schema, wants={"rows": "dataset/rows"})
 
 
-class Failing(MemoryArtifacts):
+class Failing(Store):
     """A store whose disk is gone."""
 
-    async def get(self, *args: Any) -> Any:
+    async def get(self, scope: Any, ref: Any) -> Any:
         await trio.lowlevel.checkpoint()
         raise ArtifactStoreError(f"the disk is gone {SECRET}")
 
@@ -243,7 +265,7 @@ async def references(play: Play) -> None:
             "the store was closed before", record, "closed",
             ("refused", "ERR_ARTIFACT_STORE_CLOSED", "not-sent"), "the artifact store was closed",
         )  # fmt: skip
-    async with Failing() as failing, runtime(tools=[wanting()], artifacts=failing) as here:
+    async with runtime(tools=[wanting()], artifacts=Failing()) as here:
         await call(here, "no disk", args={"rows": "art_" + "0" * 22})
         explanation = await play.why(
             "the store fails", here.runtime.record, "no disk",
@@ -252,8 +274,12 @@ async def references(play: Play) -> None:
         play.check("what the store said is not told", holds=SECRET not in explanation.words())
 
 
-class Damaged(MemoryArtifacts):
+class Damaged(Store):
     """A store that holds what it cannot read, and may have written what it could not confirm."""
+
+    def __init__(self, sound: MemoryArtifacts) -> None:
+        super().__init__()
+        self.sound = sound
 
     async def get(self, scope: Any, ref: str) -> Any:
         await trio.lowlevel.checkpoint()
@@ -265,7 +291,7 @@ class Damaged(MemoryArtifacts):
         if new.kind == "lost":
             await trio.lowlevel.checkpoint()
             raise ArtifactStoreError("the connection broke", delivery="in-doubt")
-        return await super().put(scope, new, **more)
+        return await self.sound.put(scope, new, **more)
 
 
 async def stores_that_a_tool_meets(play: Play) -> None:
@@ -293,7 +319,7 @@ async def stores_that_a_tool_meets(play: Play) -> None:
         ("puts what may have been stored", {"what": "put", "new": {"kind": "lost", "data": "x"}},
          "ArtifactStoreError", ("ERR_ARTIFACT_STORE", "in-doubt")),
     ]  # fmt: skip
-    async with Damaged() as store, runtime(tools=[own(meet)], artifacts=store) as here:
+    async with MemoryArtifacts() as sound, runtime(tools=[own(meet)], artifacts=Damaged(sound)) as here:
         for number, (did, args, kind, instead) in enumerate(cases):
             await call(here, f"met {number}", args=args)
             await play.why(

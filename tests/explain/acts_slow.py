@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from afpool.record import Record
-from afpool.testing import Delay, FakeTool, Hold, echo_tool
+from afpool.testing import Delay, FakeTool, Hang, Hold, echo_tool
 from tests.explain.play import Play, ended
 from tests.pool.kit import ALICE, BOB, start, until, world
 from tests.pool.kit import Hold as Held
@@ -24,6 +24,7 @@ LONG = 0.08
 async def play(play: Play) -> None:
     play.title("What takes its time")
     await each_stage(play)
+    await each_deadline(play)
     await paused(play)
     await an_opening_under_way(play)
     await another_tenant(play)
@@ -83,6 +84,41 @@ async def each_stage(play: Play) -> None:
             )  # fmt: skip
             spent = next(c.facts["spent"] for c in explanation.clauses if "spent" in c.facts)
             play.check(f"{stage} took at least what it was made to take", holds=spent[stage] >= LONG * 0.9)
+
+
+async def each_deadline(play: Play) -> None:
+    """The same waits, with less time than they take."""
+    for stage, (slow, told) in STAGES.items():
+        async with world(credential=True, signer=True, pool={"close_timeout": 0.2}) as w:
+            record, tool = Record(w.pool), await w.tool()
+            await slow(w, tool)
+            await ended(tool.call(identity=ALICE, call_id=stage, deadline=trio.current_time() + LONG / 2))
+            verdict = "in-doubt" if stage == "server" else "not-sent"
+            outcome = "failed" if stage == "server" else "refused"
+            await play.why(
+                f"the deadline passes at `{stage}`", record, stage, (outcome, "deadline-exceeded", verdict),
+                rf"its deadline passed; \d+ ms of it \(\d+ %\) {told}",
+                told=(rf"where the time went: `{stage}` \d+ ms",),
+            )  # fmt: skip
+    async with world(pool={"open_timeout": LONG, "close_timeout": 0.2}) as w:
+        record, tool = Record(w.pool), await w.tool()
+        await w.evict()
+        w.server.on("initialize", Hang(), times=1)
+        await ended(tool.call(identity=ALICE, call_id="late", deadline=trio.current_time() + LONG / 2))
+        await play.why(
+            "the deadline passes while a client is opened", record, "late",
+            ("refused", "deadline-exceeded", "not-sent"), "while it waited for a place of its key",
+        )  # fmt: skip
+    async with world(pool={"open_timeout": LONG, "close_timeout": 0.2}) as w:
+        record, tool = Record(w.pool), await w.tool()
+        await w.evict()
+        w.server.on("initialize", Hang(), times=1)
+        await ended(tool.call(identity=ALICE, call_id="not open"))
+        await play.why(
+            "a client is not open within the time for it", record, "not open",
+            ("refused", "open-failed", "not-sent"), "an opening of a client failed", event="open-failed",
+            told=(r"begun for call `not open`, after \d+ ms .*initializing \d+ ms",),
+        )  # fmt: skip
 
 
 async def paused(play: Play) -> None:

@@ -103,7 +103,7 @@ async def processes(play: Play) -> None:
     rule = {"method": "tools/call", "tool": "counter", "action": {"do": "Drop"}}
     script = {"tools": ["echo", "counter", "sleep"], "rules": [rule]}
     plan = Plan(transport=StdioTransport.of(*FakeServer.stdio_command(script)), protocol_version="2025-11-25")
-    limits = {"max_in_flight": 1}
+    limits: dict[str, Any] = {"max_in_flight": 1}
     async with open_pool([Server(name="files", plan=plan)], **limits) as pool, trio.open_nursery() as nursery:
         record = Record(pool)
         tools = await pool.tools(ALICE)

@@ -151,6 +151,7 @@ def test_a_running_call_says_who_paused_its_key_and_which_opening_is_under_way()
     explanation = explain_use(use, given)
     assert explanation.headline.endswith(
         "; the key was paused by console uid 1000 2.00 s before the call began"
+        "; an opening of its client is under way, at `initialize` now"
     )
     told = texts(explanation)
     assert "the key was paused by console uid 1000, and is so still" in told
@@ -247,6 +248,27 @@ def test_attempts_are_told_apart() -> None:
     assert "attempt 2 began" in told
     assert "the last of 2 attempts, and what was answered proves that nothing ran" in told
     assert "now: the call may be made again" in told
+
+
+def test_an_answer_that_was_followed_by_something_ends_the_wait_for_the_server() -> None:
+    use = a_use(
+        ("start", 0.0), ("attempt", 0.0), ("sent", 0.1), ("retry", 2.1), ("attempt", 2.1), ("sent", 2.2),
+        ("input", 5.2), ended=5.2, outcome="failed", code="input-required", delivery="answered", attempts=2,
+        facts=[("answer", "http 429", 100.6), ("answer", "input-required", 102.7)],
+    )  # fmt: skip
+    explanation = explain_use(use, Given(use))
+    spent = next(clause.facts["spent"] for clause in explanation.clauses if "spent" in clause.facts)
+    assert spent == pytest.approx({"input": 2.5, "retry": 1.5, "server": 1.0, "write": 0.2})
+    assert sum(spent.values()) == pytest.approx(5.2)
+
+
+def test_an_opening_that_went_on_without_the_call_is_told() -> None:
+    use = refused("deadline-exceeded", ("start", 0.0), ("admission", 0.5), ended=0.5)
+    opened = an_event(7, "opened", 2.0, client=3, took=1.8, initialize=1.7)
+    later = an_event(8, "opened", 3.0, client=4, took=0.5)
+    told = texts(explain_use(use, Given(use, events=[opened], now=104.0)))
+    assert "the opening that it had waited for went on: client 3 was opened" in told
+    assert "went on" not in texts(explain_use(use, Given(use, events=[later], now=104.0)))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def test_only_so_many_places_are_told_and_the_others_counted() -> None:
 
 def test_a_long_pointer_is_cut() -> None:
     name = "n" * 1000
-    (place,) = difference(definition(**{name: 1}), definition(**{name: 2})).places
+    was, became = ({name: number} for number in (1, 2))
+    (place,) = difference(definition(x=was), definition(x=became)).places
     assert len(place.pointer) == MAX_POINTER + 1
 
 
