@@ -215,15 +215,16 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
         raise caller.woken() from None
     except ConnectFailed as error:
         caller.failed("connect", f"connect failed: {error.reason}")
-        lost = ConnectionLost(f"{error}; nothing was sent", delivery=NOT_SENT)
-        raise lost.saying("connect", f"connect failed: {error.reason}") from error
+        unsent = ConnectionLost(f"{error}; nothing was sent", delivery=NOT_SENT)
+        raise unsent.saying("connect", f"connect failed: {error.reason}") from error
     except WireClosed as error:
         if not trip.begun:
             caller.failed("write", "the wire is closed")
         elif caller.interrupted is not None:
             # It was ended from outside, and its wire then closed: the first is what happened.
             raise caller.interrupted from error
-        raise _lost(trip, client, str(error)) from error
+        lost = _lost(trip, client, str(error))
+        raise (lost if trip.begun else lost.saying("write", "the wire is closed")) from error
     except Truncated as error:
         raise ConnectionLost(
             "the connection broke in the middle of the answer; the request was sent and may have run",

@@ -254,14 +254,7 @@ class Call:
         self.recheck(stage)
 
     def failed(self, stage: str, word: str) -> None:
-        """Raise the refusal if the gate is closed too after a failed wait; the failure is then a fact.
-
-        What happened to a wire is a fact in any case: the error that follows says what became of the call.
-        """
-        if stage in ("connect", "write"):
-            self.use.note(stage, word, self.actor.pool.seams.now())
-            self.recheck(stage)
-            return
+        """Raise the refusal if the gate is closed too after a failed wait; the failure is then a fact."""
         try:
             self.recheck(stage)
         except AfpoolError as refusal:

@@ -22,7 +22,7 @@ from tests.pool.kit import ALICE, BOB, CAROL, Hold, memory_world, quiet, raises,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from afpool import BoundTool
+    from afpool import BoundTool, Use
     from tests.pool.kit import World
 
 # ---------------------------------------------------------------------------- where a call waits
@@ -111,6 +111,7 @@ WAITS = {
     "connect": at_connect,
 }
 STAGES = {"plan": {"admission"}, "opening": {"admission"}, "adoption": {"list", "adopted"}}
+WAITS_FOR = {"plan": "admission", "opening": "admission", "adoption": "list"}  # others by their own name
 LIMITS = {"admission": {"max_operations": 1}, "runtime-admission": {"max_in_flight": 1}}
 LEASED = {
     "runtime-admission",
@@ -257,6 +258,23 @@ CHANGES: dict[str, tuple[Callable[[Scene], Awaitable[None]], str, set[str] | Non
     "withdrawn": (withdrawn, "cancelled", None),
     "late": (late, "deadline-exceeded", None),
 }
+# The kind of the event that the record names as the cause, where the change is one that the pool hears of.
+CAUSES = {
+    "closing": "closing",
+    "revoked": "revoked",
+    "lost": "client-lost",
+    "killed": "killed",
+    "other-plan": "plan-changed",
+    "list-moved": "list",
+    "list-noticed": "list-changed",
+    "shared-otherwise": "share-changed",
+    "rebound": "reconfigured",
+    "reopened": "reconfigured",
+    "removed": "reconfigured",
+    "other-plan-function": "reconfigured",
+    "other-share-function": "reconfigured",
+    "withdrawn": "withdrawn",
+}
 MATRIX = [
     pytest.param(wait, change, id=f"{wait}-{change}")
     for wait in WAITS
@@ -290,6 +308,10 @@ async def test_a_change_during_a_wait_refuses_and_nothing_leaves(wait, change, a
                 ),
             )
             await held.reached()
+            (running,) = [each for each in w.pool.running.values() if each.use.call_id == "the-call"]
+            assert running.use.waits_for == WAITS_FOR.get(wait, wait)
+            assert w.pool.records.find("the-call") == [running.use]
+            del running
             await happens(Scene(w, tool, nursery))
             held.let_go()
             await call.refusal(code)
@@ -298,9 +320,32 @@ async def test_a_change_during_a_wait_refuses_and_nothing_leaves(wait, change, a
             (use,) = [use for use in w.pool.records.uses if use.call_id == "the-call"]
             assert (use.outcome, use.code, use.delivery) == ("refused", code, "not-sent")
             assert "sent" not in dict(use.stages)
+            assert use.waits_for is None
+            # a client that is opened for it has another list, which is where that change is seen
+            ended = (
+                "list"
+                if change == "list-moved" and wait in {"plan", "opening"}
+                else WAITS_FOR.get(wait, wait)
+            )
+            assert use.stages[-1][0] == ended, "the last mark says where it ended"
+            check_cause(w, use, change)
             if change != "closing":
                 await until(lambda: not w.pool.settling)
                 quiet(w.pool)
+
+
+def check_cause(w: World, use: Use, change: str) -> None:
+    """What the record names as the cause is the event of the change."""
+    kind = CAUSES.get(change)
+    if kind is None:
+        assert (use.cause, use.happened) == (None, None)
+        return
+    assert use.happened == [event for event in w.pool.records.events if event.kind == kind][-1]
+    assert use.cause == use.happened.number
+    if change == "list-moved":
+        assert use.was is not None
+        assert use.became is not None
+        assert use.was.digest != use.became.digest
 
 
 @pytest.mark.parametrize("wait", WAITS)
