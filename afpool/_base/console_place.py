@@ -7,10 +7,10 @@ Rules:
 
 * The folder belongs to this user and to nobody else (0700, no link): what is found in it was put there by a
   process of his, and what is sent to it goes to one.
-* `AFPOOL_CONSOLE_DIRECTORY` names the folder for both sides, and then there is no other one. It is the variable
-  of the setting `console.directory`.
-* Else `XDG_RUNTIME_DIR` counts where it names a folder that is this user's own. It does not after `sudo -E`, or
-  where nobody has made it; then the folder is one in `/tmp`.
+* `AFPOOL_CONSOLE_DIRECTORY` names the folder for both sides, and then there is no other one. It is the
+  variable of the setting `console.directory`.
+* Else `XDG_RUNTIME_DIR` counts where it names a folder that is this user's own. It does not after `sudo -E`,
+  or where nobody has made it; then the folder is one in `/tmp`.
 * A socket that refuses connections is left over from a process that is gone, whatever its number says: in
   containers that share a folder, numbers of processes mean nothing to each other.
 """

@@ -26,6 +26,6 @@ def run(attach: str | None = None) -> int:
 async def _main(attach: str | None) -> int:
     async with Stage.open(CONSOLE) as stage:
         if attach is not None and stage.console:
-            stage.say(f"look inside from another terminal while it plays: {attach}")
+            stage.offer("look inside while it plays, from another terminal:", attach)
         await play(stage)
         return stage.verdict()

@@ -133,6 +133,11 @@ class Stage:
         sys.stdout.write((line if len(line) <= WIDTH else line[: WIDTH - 3] + "...") + "\n")
         sys.stdout.flush()
 
+    def offer(self, what: str, command: str) -> None:
+        """Print a command to be copied, which is never cut."""
+        sys.stdout.write(f"{what}\n\n    {command}\n")
+        sys.stdout.flush()
+
     def check(self, happened: bool, what: str) -> None:
         """Note what did not happen as announced."""
         if not happened:

@@ -18,15 +18,15 @@ AFPOOL = [sys.executable, "-m", "afpool"]
 
 
 def surroundings(folder, **more):
-    return {
+    usual = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
         "HOME": str(folder),
         "XDG_STATE_HOME": str(folder / "state"),
         "AFPOOL_CONSOLE_DIRECTORY": str(folder / "c"),
         "LANG": "C.UTF-8",
-        **more,
     }
+    return {name: value for name, value in (usual | more).items() if value is not None}
 
 
 def run(folder, *words, stdin="", **env):

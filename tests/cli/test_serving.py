@@ -115,7 +115,7 @@ async def test_the_demo_can_be_looked_into_while_it_plays(tmp_path):
 async def test_a_console_that_cannot_listen_keeps_no_service_from_serving(tmp_path):
     (tmp_path / "x").mkdir(mode=0o755)
     words = ["serve", "--demo", "--bind", "127.0.0.1:0"]
-    env = {"AFPOOL_CONSOLE_DIRECTORY": "", "XDG_RUNTIME_DIR": str(tmp_path / "x")}
+    env = {"AFPOOL_CONSOLE_DIRECTORY": None, "XDG_RUNTIME_DIR": str(tmp_path / "x")}
     (tmp_path / "x" / "afpool").mkdir(mode=0o755)
     with Running(tmp_path, *words, **env) as running:
         await in_thread(running.line, lambda line: line.startswith("serving "))
