@@ -39,6 +39,7 @@ ErrorCode: TypeAlias = Literal[
 
 _SHOWN: Final = 48
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_PLAIN: Final = re.compile(r"[\w.:,*/@+-]+")
 _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _YES: Final = frozenset({"yes", "true", "on", "1", ""})
 _NO: Final = frozenset({"no", "false", "off", "0"})
@@ -51,7 +52,7 @@ class CommandError(Exception):
     Args:
         code: For programs.
         message: For people: what is wrong.
-        tries: What could be typed instead.
+        tries: What could be typed instead: whole commands, that work as they stand.
     """
 
     def __init__(self, code: ErrorCode, message: str, tries: Iterable[str] = ()) -> None:
@@ -119,7 +120,8 @@ class Ask:
     """One command as it was asked.
 
     Attributes:
-        words: What stood behind the command's own words.
+        command: The command's own words.
+        words: What stood behind them.
         options: `name=value`, by name; of `waiting>3` the value is `>3`.
         asker: Who asked.
         now: When, on the pool's clock.
@@ -127,6 +129,7 @@ class Ask:
         slices: Of this command's work; where it is long, it is to pass `await ask.slices.step()`.
     """
 
+    command: tuple[str, ...]
     words: tuple[str, ...]
     options: Mapping[str, str]
     asker: Asker
@@ -145,6 +148,10 @@ class Ask:
             )
         return True
 
+    def line(self, *more: str, words: tuple[str, ...] | None = None) -> str:
+        """What was asked, as it is typed: without its options, and with more behind it."""
+        return " ".join((*self.command, *map(quoted, self.words if words is None else words), *more))
+
     def unix_of(self, at: float) -> float:
         """An instant of the pool's clock in seconds since 1970."""
         return round(self.unix + (at - self.now), 6)
@@ -158,7 +165,9 @@ class Ask:
             return True
         if text.casefold() in _NO:
             return False
-        raise CommandError("bad-option", f"{name} is yes or no", [f"{name}=yes", f"{name}=no"])
+        raise CommandError(
+            "bad-option", f"{name} is yes or no", [self.line(f"{name}=yes"), self.line(f"{name}=no")]
+        )
 
     def count(self, name: str, default: int, *, most: int, least: int = 1) -> int:
         """An option that is a whole number, within bounds."""
@@ -167,7 +176,9 @@ class Ask:
             return default
         if not text.isascii() or not text.isdigit() or len(text) > 12 or not least <= int(text) <= most:
             raise CommandError(
-                "bad-option", f"{name} is a whole number from {least} to {most}", [f"{name}={default}"]
+                "bad-option",
+                f"{name} is a whole number from {least} to {most}",
+                [self.line(f"{name}={max(default, least)}")],
             )
         return int(text)
 
@@ -180,16 +191,20 @@ class Ask:
         if value is None or not least <= value <= most:
             raise CommandError(
                 "bad-option", f"{name} is a time from {least:g}s to {most:g}s, such as 500ms, 10s or 2m",
-                [f"{name}={max(default, least):g}s"],
+                [self.line(f"{name}={max(default, least):g}s")],
             )  # fmt: skip
         return value
 
 
 def make_ask(
-    words: Sequence[str], options: Mapping[str, str], asker: Asker, seams: Seams, slices: Slices | None = None
+    command: Sequence[str],
+    words: Sequence[str],
+    options: Mapping[str, str],
+    asker: Asker,
+    seams: Seams,
 ) -> Ask:
     """Stamp what was asked with the instant."""
-    return Ask(tuple(words), options, asker, seams.now(), seams.unix_now(), slices or Slices())
+    return Ask(tuple(command), tuple(words), options, asker, seams.now(), seams.unix_now())
 
 
 def as_seconds(text: str) -> float | None:
@@ -201,6 +216,13 @@ def as_seconds(text: str) -> float | None:
         return None
     value = float(match[1]) * _UNITS[match[2] or ""]
     return value if math.isfinite(value) else None
+
+
+def quoted(word: str) -> str:
+    """A word as it is typed: in quotes where it would be taken apart without."""
+    if _PLAIN.fullmatch(word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def shown(word: str) -> str:

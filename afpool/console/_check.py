@@ -34,7 +34,8 @@ class Finding:
         check: Which check found it.
         what: One sentence.
         detail: Numbers, in words.
-        tries: What to type, or to change.
+        tries: Commands that tell more, or help; they work as they stand.
+        advice: What else to do, in words.
         facts: The same numbers as data.
     """
 
@@ -43,13 +44,14 @@ class Finding:
     what: str
     detail: str = ""
     tries: tuple[str, ...] = ()
+    advice: str = ""
     facts: dict[str, Any] = attrs.field(factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The plain form for the wire."""
         return {
             "level": self.level, "check": self.check, "what": self.what, "detail": self.detail,
-            "try": list(self.tries), "facts": self.facts,
+            "try": list(self.tries), "advice": self.advice, "facts": self.facts,
         }  # fmt: skip
 
 

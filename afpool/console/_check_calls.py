@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ._ask import quoted
 from ._check import Finding, counted, told
 from ._sources import mark_of, waits_since
 
@@ -57,13 +58,13 @@ def waiters(looking: Looking) -> Iterator[Finding]:
             tries = ["show leases sort=-age", "show limits"]
         elif machine.paused or machine.limits.halted:
             why = "its key is paused"
-            tries = [f"resume {server if machine.limits.halted else actor.shown}"]
+            tries = [f"resume {quoted(server) if machine.limits.halted else actor.shown}"]
         elif machine.draining is not None:
             why = "its key is being drained"
             tries = [f"show actor {actor.shown}"]
         elif machine.client is None:
             why = "its client is not open yet"
-            tries = [f"show events server={server}", f"show actor {actor.shown}"]
+            tries = [f"show events server={quoted(server)}", f"show actor {actor.shown}"]
         else:
             held, most = machine.in_flight, machine.limits.max_operations
             why = f"{held} of {most} places of its key are taken"
@@ -99,7 +100,7 @@ def leases(looking: Looking) -> Iterator[Finding]:
             what=f"a call has held a place of {use.server} for {told(age)}",
             detail=f"{use.call_id} of {use.tool or use.method} waits for: {use.waits_for or 'the server'}; "
             f"its deadline is in {told(max(0.0, call.deadline - looking.now))}",
-            tries=(f"show call {use.call_id}", f"cancel {use.call_id}"),
+            tries=(f"show call {quoted(use.call_id)}", f"cancel {quoted(use.call_id)}"),
             facts={
                 "call": use.call_id, "server": use.server, "key": call.actor.shown, "age": round(age, 3),
                 "waits_for": use.waits_for,
@@ -118,7 +119,7 @@ def leases(looking: Looking) -> Iterator[Finding]:
             f"{'is' if len(ages) == 1 else 'are'} still out",
             detail=f"the oldest caller has gone {told(max(ages))} ago; each keeps a place until it is given "
             f"up (settle_timeout {pool.limits.settle_timeout:g} s)",
-            tries=(f"show leases state=settling server={server}",),
+            tries=(f"show leases state=settling server={quoted(server)}",),
             facts={"server": server, "answers": len(ages), "oldest": round(max(ages), 3)},
         )
 
@@ -143,7 +144,8 @@ def tenants(looking: Looking) -> Iterator[Finding]:
             check="tenants",
             what=f"the tenant {shown} holds no place and has waited {told(max(waited))}",
             detail=f"{counted(len(waited), 'call of it waits', 'calls of it wait')}; {by} holds {most}",
-            tries=("show waiting", "show leases sort=-age", "lower max_share, or raise max_in_flight"),
+            tries=("show waiting", "show leases sort=-age"),
+            advice="lower max_share, or raise max_in_flight",
             facts={"tenant": shown, "waiting": len(waited), "waited": round(max(waited), 3), "most": most},
         )
 
@@ -209,7 +211,7 @@ def _pause(what: str, server: str, event: Any, waiting: int, now: float) -> Find
         check="pauses",
         what=f"{what} has been paused for {told(age)}, and nothing will end that",
         detail=f"{counted(waiting, 'call waits', 'calls wait')}; paused by {by or 'the host'}",
-        tries=(f"resume {what}",),
+        tries=(f"resume {quoted(what)}",),
         facts={"what": what, "server": server, "age": round(age, 3), "waiting": waiting, "by": by},
     )
 
@@ -235,6 +237,7 @@ def limits(looking: Looking) -> Iterator[Finding]:
             check="limits",
             what=f"{used} of {limit} of {name} are used",
             detail=f"{counted(wanted, 'opening waits', 'openings wait')} for room" if wanted else "",
-            tries=(tries, f"raise {name}"),
+            tries=(tries,),
+            advice=f"raise {name}",
             facts={"limit": name, "used": used, "of": limit},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ._ask import quoted
 from ._check import Finding, counted, told
 
 if TYPE_CHECKING:
@@ -83,10 +84,8 @@ async def lists(looking: Looking) -> AsyncIterator[Finding]:
             what=f"a list of {server} does not settle: its server keeps announcing changes",
             detail=f"{whose}: {state.notices} changes announced, generation {state.generation}; asked for "
             f"again every {state.interval:g} s at most",
-            tries=(
-                f"show lists server={server}",
-                "on_list_change = recheck, so that only real changes refuse",
-            ),
+            tries=(f"show lists server={quoted(server)}",),
+            advice='on_list_change = "recheck" lets only those calls be refused whose own tool has changed',
             facts={"server": server, "of": whose, "notices": state.notices, "generation": state.generation},
         )
     for server, count in quarantined.items():
@@ -94,7 +93,7 @@ async def lists(looking: Looking) -> AsyncIterator[Finding]:
             level="warn",
             check="lists",
             what=f"{counted(count, 'tool')} of {server} cannot be read and left out",
-            tries=(f"show lists server={server}",),
+            tries=(f"show lists server={quoted(server)}",),
             facts={"server": server, "quarantined": count},
         )
 
@@ -126,8 +125,8 @@ async def servers(looking: Looking) -> AsyncIterator[Finding]:
             detail=f"the last failure was {codes.get(server) or 'longer ago'}, up to {failures} in a row; "
             f"tried again in {told(max(0.0, left))}, when somebody asks",
             tries=(
-                f"show events kind=open-failed server={server}",
-                f"show actors state=backoff server={server}",
+                f"show events kind=open-failed server={quoted(server)}",
+                f"show actors state=backoff server={quoted(server)}",
             ),
             facts={"server": server, "keys": len(backoffs), "failures": failures, "code": codes.get(server)},
         )
@@ -167,7 +166,8 @@ def loop(looking: Looking) -> Iterator[Finding]:
         what=f"the event loop was held for {told(lag.max)} within the last minute",
         detail=f"99 of 100 beats were less than {told(lag.p99)} late; something in this process computes, or "
         "blocks, without letting others go on",
-        tries=("show loop", "afpool console stacks, while it hangs"),
+        tries=("show loop", "tree"),
+        advice="`afpool console --stacks` shows what it does while it hangs",
         facts={"max": round(lag.max, 4), "p99": round(lag.p99, 4), "samples": lag.samples},
     )
 
@@ -185,7 +185,8 @@ def record(looking: Looking) -> Iterator[Finding]:
                 check="record",
                 what=f"the record reaches back {told(span)} only",
                 detail=f"{len(uses)} calls are kept, {records.forgotten} have left; `why` cannot find those",
-                tries=("raise records or record_bytes", "write the record into a file"),
+                tries=("show limits", "show memory"),
+                advice="raise `records` or `record_bytes`, or have the record written into a file",
                 facts={"kept": len(uses), "forgotten": records.forgotten, "span": round(span, 3)},
             )
     if records.failures:
@@ -194,7 +195,7 @@ def record(looking: Looking) -> Iterator[Finding]:
             check="record",
             what=f"{counted(records.failures, 'failure')} of a listener of the record, or of background work",
             detail="the log has their tracebacks",
-            tries=("look into the log of afpool",),
+            tries=("show events limit=20",),
             facts={"failures": records.failures},
         )
 

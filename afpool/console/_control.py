@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from .._base.errors import AfpoolError
-from ._ask import CommandError
+from ._ask import CommandError, quoted
 from ._leases import GRACE, Leases
 from ._parse import unknown
 from ._registry import Command
@@ -113,12 +113,13 @@ class Control:
         """Hold admission."""
         hold = len(ask.words) == 2
         if hold and ask.words[1] != "hold":
-            raise unknown("bad-option", "way to pause", ask.words[1], ["hold"], tries="{}")
+            told = ask.line(words=(ask.words[0], "hold"))
+            raise unknown("bad-option", "way to pause", ask.words[1], ["hold"], tries=told)
         if hold and "for" in ask.options:
             raise CommandError("bad-option", "a pause is held, or it is for a time; not both")
         seconds = ask.seconds("for", FOR, most=LONGEST, least=1.0)
         pool = self._sources.pool
-        found = await self._sources.actor_or_server(ask.words[0], ask.slices)
+        found = await self._sources.actor_or_server(ask)
         if not isinstance(found, str) and found.machine.removed:
             raise CommandError(
                 "failed", "the key's server is not configured any more; nobody is admitted anyway"
@@ -135,12 +136,12 @@ class Control:
             by = held.facts.get("by")
             raise CommandError(
                 "failed", f"{self._name(found)} is paused already, by {by or 'the host'}, and held until "
-                "it is resumed; nothing was changed", [f"resume {self._name(found)}"],
+                "it is resumed; nothing was changed", [f"resume {quoted(self._name(found))}"],
             )  # fmt: skip
         until = None
         if hold:
             self.leases.drop(what)
-            ends = f"not before `resume {self._name(found)}`"
+            ends = f"not before `resume {quoted(self._name(found))}`"
         else:
             lease = self.leases.begin(what, ask.asker, seconds)
             until = ask.unix_of(lease.until)
@@ -150,7 +151,7 @@ class Control:
     async def resume(self, ask: Ask) -> dict[str, Any]:
         """Admit again."""
         pool = self._sources.pool
-        found = await self._sources.actor_or_server(ask.words[0], ask.slices)
+        found = await self._sources.actor_or_server(ask)
         what = (found,) if isinstance(found, str) else found.key
         before = await self._look(found, ask)
         self.leases.drop(what)
@@ -160,13 +161,13 @@ class Control:
             pool.resume(found.key, by=ask.asker.who)
         note = None
         if not isinstance(found, str) and found.server.name in pool.held_servers:
-            note = f"its server is paused still: `resume {found.server.name}`"
+            note = f"its server is paused still: `resume {quoted(found.server.name)}`"
         return self._done("resumed", found, before, await self._look(found, ask), note=note)
 
     async def drain(self, ask: Ask) -> dict[str, Any]:
         """Wait until what runs has settled."""
         seconds = ask.seconds("for", DRAIN, most=LONGEST)
-        found = await self._sources.actor_or_server(ask.words[0], ask.slices)
+        found = await self._sources.actor_or_server(ask)
         before = await self._look(found, ask)
         actors = await self._of(found, ask) if isinstance(found, str) else [found]
         left = len(actors)
@@ -209,7 +210,7 @@ class Control:
 
     async def kill(self, ask: Ask) -> dict[str, Any]:
         """Close a connection at once."""
-        client = self._sources.client(ask.words[0])
+        client = self._sources.client(ask)
         running = [call for call in list(self._sources.pool.running.values()) if call.client is client]
         sent = sum(1 for call in running if call.begun)
         before = {"state": "closing" if client.retired else "open", "in_flight": len(running), "sent": sent}
@@ -220,7 +221,7 @@ class Control:
 
     async def evict(self, ask: Ask) -> dict[str, Any]:
         """Close an idle client."""
-        actor = await self._sources.actor(ask.words[0], ask.slices)
+        actor = await self._sources.actor(ask)
         before = await self._look(actor, ask)
         if actor.machine.client is None:
             raise CommandError("failed", "the key has no client; nothing was changed")
@@ -236,7 +237,7 @@ class Control:
     async def refresh(self, ask: Ask) -> dict[str, Any]:
         """Ask for a list again."""
         pool = self._sources.pool
-        actor = await self._sources.actor(ask.words[0], ask.slices)
+        actor = await self._sources.actor(ask)
         before = self._list(actor, ask)
         pool.event("refreshed", actor, by=ask.asker.who)
         try:
@@ -250,7 +251,7 @@ class Control:
 
     async def invalidate(self, ask: Ask) -> dict[str, Any]:
         """End the bindings of a key."""
-        actor = await self._sources.actor(ask.words[0], ask.slices)
+        actor = await self._sources.actor(ask)
         before = {**await self._look(actor, ask), "epoch": actor.machine.epoch}
         self._sources.pool.invalidate(key=actor.key, reason="by an operator", by=ask.asker.who)
         after = {**await self._look(actor, ask), "epoch": actor.machine.epoch}
@@ -258,10 +259,12 @@ class Control:
 
     async def cancel(self, ask: Ask) -> dict[str, Any]:
         """Withdraw a call."""
-        use = (await self._sources.uses(ask.words[0], ask.slices))[0]
+        use = (await self._sources.uses(ask))[0]
         if use.ended_at is not None:
             raise CommandError(
-                "failed", f"the call has ended ({use.outcome}); nothing was changed", [f"why {use.call_id}"]
+                "failed",
+                f"the call has ended ({use.outcome}); nothing was changed",
+                [f"why {quoted(use.call_id)}"],
             )
         before = {"state": "under way", "waits_for": use.waits_for}
         if not self._sources.pool.cancel(use.call_id, "withdrawn by an operator", by=ask.asker.who):

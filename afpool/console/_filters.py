@@ -54,7 +54,7 @@ def filters_of(table: Table, ask: Ask) -> Callable[[tuple[Any, ...]], bool]:
     for name, value in ask.options.items():
         if name in places:
             column = table.columns[places[name]]
-            tests.append((places[name], test_of(column, value)))
+            tests.append((places[name], test_of(column, value, ask)))
         elif name in IDENTITY and table.identities:
             tests.append((width, _of_identity(name, value)))
         elif name == "older" and table.older is not None:
@@ -64,7 +64,8 @@ def filters_of(table: Table, ask: Ask) -> Callable[[tuple[Any, ...]], bool]:
             if name == "reveal" and not table.identities:
                 raise CommandError("bad-option", f"the rows of {table.name} belong to no identity")
         else:
-            raise unknown("bad-option", f"filter of {table.name}", name, Registry.filters(table), tries="{}=")
+            what = f"filter of {table.name}"
+            raise unknown("bad-option", what, name, Registry.filters(table), tries=f"help {table.name}")
     if not tests:
         return lambda _row: True
     if len(tests) == 1:
@@ -73,7 +74,7 @@ def filters_of(table: Table, ask: Ask) -> Callable[[tuple[Any, ...]], bool]:
     return lambda row: all(test(row[at]) for at, test in tests)
 
 
-def test_of(column: Column, value: str) -> Test:
+def test_of(column: Column, value: str, ask: Ask) -> Test:
     """What one column's value has to be like.
 
     Raises:
@@ -93,13 +94,13 @@ def test_of(column: Column, value: str) -> Test:
     if column.kind == "flag":
         flag = _YES.get(text.casefold())
         if flag is None or sign not in ("", "!"):
-            raise CommandError("bad-option", f"{column.name} is yes or no", [f"{column.name}=yes"])
+            raise CommandError("bad-option", f"{column.name} is yes or no", [ask.line(f"{column.name}=yes")])
         flag = flag is not bool(sign)
         return lambda found: bool(found) is flag
     number = _number(column, text)
     if number is None:
         raise CommandError(
-            "bad-option", f"{column.name} is compared with {_form(column)}", [f"{column.name}>1"]
+            "bad-option", f"{column.name} is compared with {_form(column)}", [ask.line(f"{column.name}>1")]
         )
     compare = _COMPARE[sign]
     return lambda found: found is not None and compare(found, number)
@@ -119,7 +120,7 @@ def order_of(table: Table, ask: Ask) -> tuple[Callable[[tuple[Any, ...]], Any] |
     places = {column.name: at for at, column in enumerate(table.columns)}
     at = places.get(name)
     if at is None:
-        raise unknown("bad-option", f"column of {table.name}", name, places, tries="sort={}")
+        raise unknown("bad-option", f"column of {table.name}", name, places, tries=ask.line("sort={}"))
     textual = table.columns[at].kind in ("text", "key", "id")
 
     def order(row: tuple[Any, ...]) -> tuple[bool, Any]:

@@ -14,7 +14,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
-from ._ask import CommandError, shown
+from ._ask import CommandError, quoted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +41,9 @@ def parse_line(line: str) -> tuple[list[str], dict[str, str]]:
         raise CommandError("too-long", f"a command has at most {LONGEST} characters, this one {len(line)}")
     words: list[str] = []
     options: dict[str, str] = {}
-    for word, quoted in _lexed(line):
-        match = None if quoted else _OPTION.fullmatch(word)
-        switch = None if quoted or match else _SWITCH.fullmatch(word)
+    for word, in_quotes in _lexed(line):
+        match = None if in_quotes else _OPTION.fullmatch(word)
+        switch = None if in_quotes or match else _SWITCH.fullmatch(word)
         if match is not None:
             name, sign, value = match.groups()
             _set(options, name, value if sign == "=" else f"!{value}" if sign == "!=" else sign + value)
@@ -151,11 +151,18 @@ def _lexed(line: str) -> list[tuple[str, bool]]:
 def unknown(
     code: ErrorCode, what: str, word: str, names: Iterable[str], *, tries: str = "{}"
 ) -> CommandError:
-    """Make the error of a name that there is not, with the nearest ones."""
+    """Make the error of a name that there is not, with the nearest ones.
+
+    Args:
+        code: For programs.
+        what: Which kind of name.
+        word: What was typed.
+        names: What there is.
+        tries: A command that works, with one of the nearest names in place of `{}`; without it one for all.
+    """
     names = sorted(names)
     close = nearest(word, names)
+    lines = [tries.replace("{}", quoted(name)) for name in close] if "{}" in tries else [tries]
     listing = f"; there are {', '.join(names)}" if len(names) <= 40 and names else ""
     hint = f"; did you mean {close[0]}?" if close else listing
-    return CommandError(
-        code, f"there is no {what} {shown(word)}{hint}", [tries.format(name) for name in close]
-    )
+    return CommandError(code, f"there is no {what} {shown(word)}{hint}", lines)

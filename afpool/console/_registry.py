@@ -239,6 +239,14 @@ class Registry:
         A checkpoint. Long work is done in slices; cancelled between two of them, nothing is left behind.
         """
         await trio.lowlevel.checkpoint()
+        command, ask = self.understood(asked, asker, options)
+        result = command.run(ask)
+        return await result if inspect.isawaitable(result) else result
+
+    def understood(
+        self, asked: str | Sequence[object], asker: Asker, options: Mapping[object, object] | None = None
+    ) -> tuple[Command, Ask]:
+        """Read what is asked and find the command, without doing it; as `run`, and synchronous."""
         if isinstance(asked, str):
             words, given = parse_line(asked)
             given |= parse_words(("-",), options)[1]
@@ -257,10 +265,9 @@ class Registry:
             for name in given:
                 if name not in command.options:
                     what = f"option of `{' '.join(command.words)}`"
-                    raise unknown("bad-option", what, name, command.options, tries="{}=")
-        ask = make_ask(rest, given, asker, self.seams)
-        result = command.run(ask)
-        return await result if inspect.isawaitable(result) else result
+                    told = f"help {' '.join(command.words)}"
+                    raise unknown("bad-option", what, name, command.options, tries=told)
+        return command, make_ask(command.words, rest, given, asker, self.seams)
 
     def _find(self, words: Sequence[str]) -> tuple[Command, tuple[str, ...]]:
         for length in range(min(len(words), 3), 0, -1):
@@ -269,7 +276,8 @@ class Registry:
                 return command, tuple(words[length:])
         if not words:
             raise CommandError("unknown-command", "nothing was asked", ["help"])
-        raise unknown("unknown-command", "command", words[0], {names[0] for names in self.commands})
+        names = {names[0] for names in self.commands}
+        raise unknown("unknown-command", "command", words[0], names, tries="help {}")
 
     async def _show(self, ask: Ask) -> Result:
         if not ask.words:
@@ -326,7 +334,9 @@ class Registry:
         chosen = []
         for name in wanted.split(","):
             if name not in names:
-                raise unknown("bad-option", f"column of {table.name}", name, names, tries="columns={}")
+                raise unknown(
+                    "bad-option", f"column of {table.name}", name, names, tries=ask.line("columns={}")
+                )
             chosen.append(names.index(name))
         return chosen
 
@@ -461,7 +471,7 @@ class Registry:
         at = next((at for at, column in enumerate(table.columns) if column.name == name), None)
         if at is None or table.columns[at].kind not in ("text", "key", "id", "flag"):
             return []
-        ask = make_ask((), {}, asker, self.seams)
+        ask = make_ask(("show",), (table.name,), {}, asker, self.seams)
         values: set[str] = set()
         made = table.rows(ask)
         async with closing(made):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ._ask import CommandError
+from ._ask import CommandError, quoted
 from ._registry import Command
 from ._sources import list_state_of, mark_of, place_shown, state_of, waits_since
 from ._tables_servers import list_word
@@ -26,10 +26,10 @@ def register(registry: Registry, sources: Sources) -> None:
     """Add the commands."""
 
     async def show_actor(ask: Ask) -> dict[str, Any]:
-        return await actor_shown(sources, await sources.actor(ask.words[0], ask.slices), ask)
+        return await actor_shown(sources, await sources.actor(ask), ask)
 
     async def show_call(ask: Ask) -> dict[str, Any]:
-        return await call_shown(sources, ask.words[0], ask)
+        return await call_shown(sources, ask)
 
     async def explain(ask: Ask) -> dict[str, Any]:
         return await explained(sources, ask)
@@ -205,9 +205,9 @@ async def _last_refusal(sources: Sources, actor: KeyActor, ask: Ask) -> dict[str
     return None
 
 
-async def call_shown(sources: Sources, text: str, ask: Ask) -> dict[str, Any]:
+async def call_shown(sources: Sources, ask: Ask) -> dict[str, Any]:
     """Everything of one call: the newest pass of it, and the passes before."""
-    uses = await sources.uses(text, ask.slices)
+    uses = await sources.uses(ask)
     shown = [_use(sources, use, ask.now) for use in uses]
     return {"kind": "call", "call_id": uses[0].call_id, "use": shown[0], "before": shown[1:]}
 
@@ -224,12 +224,14 @@ async def explained(sources: Sources, ask: Ask) -> dict[str, Any]:
     """What `Record.why` says, beside the call's own facts."""
     record = sources.record
     if record is None:
-        raise CommandError("failed", "this process keeps no record that explains", ["show call"])
+        raise CommandError(
+            "failed", "this process keeps no record that explains", [f"show call {quoted(ask.words[0])}"]
+        )
     what = ask.words[0]
     uses: list[Use] = []
     unknown: CommandError | None = None
     try:
-        uses = await sources.uses(what, ask.slices)
+        uses = await sources.uses(ask)
         what = uses[0].call_id
     except CommandError as error:
         unknown = error

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..pool._actor import KeyActor
     from ..pool._call import Call
     from ..record import LoopLag, Numbers, Record, SinkState
+    from ._ask import Ask
 
 _AMBIGUOUS: Final = 5
 COMPLETED: Final = 50
@@ -190,80 +191,97 @@ class Sources:
 
     # ------------------------------------------------------------------ finding
 
-    async def actor(self, text: str, slices: Slices) -> KeyActor:
-        """The actor of a digest, or of the beginning of one.
+    async def actor(self, ask: Ask) -> KeyActor:
+        """The actor of the digest that is the first word of what was asked, or the beginning of one.
 
         Raises:
             CommandError: There is none, or more than one.
         """
+        text = ask.words[0]
         if not text.startswith("k:") or not text[2:]:
             raise CommandError(
                 "unknown-id", f"{shown(text)} is no key; a key is shown as k: and hexadecimal digits",
                 ["show actors"],
             )  # fmt: skip
         found = [
-            actor async for actor in slices.each(self.pool.actors()) if self.key_of(actor).startswith(text)
+            actor
+            async for actor in ask.slices.each(self.pool.actors())
+            if self.key_of(actor).startswith(text)
         ]
         if not found:
             raise CommandError("unknown-id", f"there is no key {shown(text)} now", ["show actors"])
         if len(found) > 1:
             names = sorted(map(self.key_of, found))[:_AMBIGUOUS]
-            raise CommandError("unknown-id", f"{len(found)} keys begin with {shown(text)}", names)
+            raise CommandError("unknown-id", f"{len(found)} keys begin with {shown(text)}", _each(ask, names))
         return found[0]
 
-    async def actor_or_server(self, text: str, slices: Slices) -> KeyActor | str:
-        """A key's actor, or the name of a server.
+    async def actor_or_server(self, ask: Ask) -> KeyActor | str:
+        """A key's actor, or the name of a server: the first word of what was asked.
 
         Raises:
             CommandError: It is neither.
         """
+        text = ask.words[0]
         if text in self.pool.servers:
             return text
         if text.startswith("k:"):
-            return await self.actor(text, slices)
+            return await self.actor(ask)
         close = nearest(text, self.pool.servers)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise CommandError("unknown-id", f"there is no server or key {shown(text)}{hint}", close)
+        tries = _each(ask, close) or ["show servers"]
+        raise CommandError("unknown-id", f"there is no server or key {shown(text)}{hint}", tries)
 
-    def client(self, text: str) -> Client:
-        """The client of an id.
+    def client(self, ask: Ask) -> Client:
+        """The client of the id that is the first word of what was asked.
 
         Raises:
             CommandError: There is none.
         """
+        text = ask.words[0]
         clients = self.pool.openings.clients
-        number = text.removeprefix("c-")
-        if number.isascii() and number.isdigit() and len(number) < 16:
-            client = clients.get(int(number))
+        if text.isascii() and text.isdigit() and len(text) < 16:
+            client = clients.get(int(text))
             if client is not None:
                 return client
-        raise unknown("unknown-id", "client", text, map(str, clients), tries="{}")
+        raise unknown("unknown-id", "client", text, map(str, clients), tries="show clients")
 
-    async def uses(self, text: str, slices: Slices) -> list[Use]:
-        """Every use of a call, newest first; `text` is its id, or the beginning of it.
+    async def uses(self, ask: Ask) -> list[Use]:
+        """Every use of a call, newest first; its id, or the beginning of it, is the first word.
 
         Raises:
             CommandError: There is none, or more than one call.
         """
+        text = ask.words[0]
         records = self.pool.records
-        found = records.find(text)
+        found = self._of_call(text)
         if found:
             return found
-        running = [call.use for call in list(self.pool.running.values())]
         begun: dict[str, None] = {}
-        async for use in slices.each([*running, *reversed(records.uses)]):
+        async for use in ask.slices.each([*self.under_way(), *reversed(records.uses)]):
             if text and use.call_id.startswith(text):
                 begun[use.call_id] = None
         if len(begun) == 1:
-            return records.find(next(iter(begun)))
+            return self._of_call(next(iter(begun)))
         if begun:
             names = list(begun)[:_AMBIGUOUS]
-            raise CommandError("unknown-id", f"{len(begun)} calls begin with {shown(text)}", names)
+            raise CommandError(
+                "unknown-id", f"{len(begun)} calls begin with {shown(text)}", _each(ask, names)
+            )
         left = records.forgotten
         why = f"; {left} ended calls have left the record" if left else ""
         raise CommandError(
             "unknown-id", f"there is no call {shown(text)}{why}", ["show recent", "show calls"]
         )
+
+    def _of_call(self, call_id: str) -> list[Use]:
+        if self.record is not None:
+            return self.record.call(call_id)
+        return self.pool.records.find(call_id)
+
+
+def _each(ask: Ask, names: Iterable[str]) -> list[str]:
+    """The same command for each of the names that may have been meant."""
+    return [ask.line(words=(name, *ask.words[1:])) for name in names]
 
 
 def waits_since(use: Use) -> float:

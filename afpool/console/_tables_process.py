@@ -1,4 +1,4 @@
-"""Tables of the process: `memory`, `loop`, `version`, `consoles`, `stages`, `refusals`."""
+"""Tables of the process: `memory`, `loop`, `version`, `consoles`, `sinks`, `stages`, `refusals`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def register(registry: Registry, sources: Sources) -> None:
     registry.table(loop(sources))
     registry.table(version(sources))
     registry.table(consoles(sources))
+    registry.table(sinks(sources))
     registry.table(stages(sources))
     registry.table(refusals(sources))
 
@@ -153,6 +154,28 @@ def consoles(sources: Sources) -> Table:
         ),
         rows=rows,
         older="age",
+    )
+
+
+def sinks(sources: Sources) -> Table:
+    """Where the record goes beside memory."""
+
+    def rows(_: Ask) -> Iterator[tuple[Any, ...]]:
+        for sink in sources.sink_states():
+            yield sink.name, sink.queued, sink.written, sink.dropped, sink.refused, sink.trouble
+
+    return Table(
+        name="sinks",
+        help="where the record goes beside memory, and what was lost on the way",
+        columns=(
+            Column("sink", "text"),
+            Column("queued", "count", "records that wait"),
+            Column("written", "count"),
+            Column("dropped", "count", "records that found its queue full"),
+            Column("refused", "count", "records that failed there"),
+            Column("trouble", "text", "why it cannot write now"),
+        ),
+        rows=rows,
     )
 
 

@@ -37,8 +37,9 @@ def register(registry: Registry, sources: Sources) -> None:
     async def trace(ask: Ask) -> Any:
         word = ask.words[1]
         if word not in ("on", "off"):
-            raise unknown("bad-option", "way to trace", word, ["on", "off"], tries="{}")
-        actor = await sources.actor(ask.words[0], ask.slices)
+            told = ask.line(words=(ask.words[0],)) + " {}"
+            raise unknown("bad-option", "way to trace", word, ["on", "off"], tries=told)
+        actor = await sources.actor(ask)
         if word == "on":
             for_ = ask.seconds("for", FOR, most=LONGEST, least=1.0)
             most = ask.count("limit", MESSAGES, most=MESSAGES)

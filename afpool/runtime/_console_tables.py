@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..console import Column, Table
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..console import Ask, Registry
+    from ..console import Ask, Registry, Table
     from ._runtime import Runtime
 
 _OWN: tuple[str, ...] = ("deadline", "list_patience", "qualify", "repeat")
@@ -25,28 +23,7 @@ def register(runtime: Runtime, registry: Registry) -> None:
     sources.open_runs = runtime.runs
     sources.sink_states = runtime.sinks.states
     sources.more_memory.append(lambda: _memory(runtime))
-    registry.table(_sinks(runtime))
     registry.table(_config(runtime, registry))
-
-
-def _sinks(runtime: Runtime) -> Table:
-    def rows(_: Ask) -> Iterator[tuple[Any, ...]]:
-        for sink in runtime.sinks.states():
-            yield sink.name, sink.queued, sink.written, sink.dropped, sink.refused, sink.trouble
-
-    return Table(
-        name="sinks",
-        help="where the record goes beside memory, and what was lost on the way",
-        columns=(
-            Column("sink", "text"),
-            Column("queued", "count", "records that wait"),
-            Column("written", "count"),
-            Column("dropped", "count", "records that found its queue full"),
-            Column("refused", "count", "records that failed there"),
-            Column("trouble", "text", "why it cannot write now"),
-        ),
-        rows=rows,
-    )
 
 
 def _config(runtime: Runtime, registry: Registry) -> Table:

@@ -65,7 +65,24 @@ class Desk:
         with pytest.raises(CommandError) as caught, trio.fail_after(PATIENCE):
             await self.registry.run(line, by or self.operator, options)
         assert caught.value.code == code, caught.value.message
+        for suggested in caught.value.tries:
+            await self.works(suggested)
         return caught.value
+
+    async def works(self, line: str) -> None:
+        """What is suggested can be typed as it stands: it is done where it only looks, else it is read."""
+        command, ask = self.registry.understood(line, self.operator)
+        if command.level == "operate":
+            return
+        with trio.fail_after(PATIENCE):
+            try:
+                result: Any = await self.registry.run(line, self.operator)
+            except CommandError as refusal:
+                result = refusal.code
+        if isinstance(result, Stream):
+            result.close()
+        # a key or a call may be gone, or not there yet
+        assert not isinstance(result, str) or (result == "unknown-id" and ask.words), line
 
     async def rows(self, line: str, by: Asker | None = None) -> list[dict[str, Any]]:
         """Rows of a table, by the names of its columns."""

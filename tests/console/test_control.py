@@ -69,7 +69,7 @@ async def test_what_is_not_there_or_cannot_be_read_changes_nothing(line: str, co
         assert len(error.message) < 300
         assert at.pool.records.events.filed == before
     if line == "pause flies":
-        assert error.tries == ("files",)
+        assert error.tries == ("pause files",)
 
 
 # ---------------------------------------------------------------------------- pauses

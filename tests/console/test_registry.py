@@ -93,9 +93,9 @@ async def test_show_alone_names_the_tables() -> None:
 
 
 async def test_what_there_is_not_is_refused_with_the_nearest() -> None:
-    assert (await refused("shwo things", "unknown-command")).tries == ("show",)
+    assert (await refused("shwo things", "unknown-command")).tries == ("help show",)
     assert (await refused("show thigns", "unknown-table")).tries[0] == "show things"
-    assert (await refused("touch thing-1 hrad=yes", "bad-option")).tries == ("hard=",)
+    assert (await refused("touch thing-1 hrad=yes", "bad-option")).tries == ("help touch",)
     assert (await refused("help thigns", "unknown-command")).tries[0] == "help things"
     assert "usage: touch THING" in (await refused("touch", "bad-option")).message
     await refused("touch a b", "bad-option")

@@ -85,7 +85,7 @@ async def test_a_key_is_found_by_its_beginning_and_not_by_what_many_begin_with()
         assert (await at.ask(f"show actor {one[:shared]}"))["key"] == one
         if shared > 3:  # both begin alike
             error = await at.refused(f"show actor {one[: shared - 1]}", "unknown-id")
-            assert set(error.tries) == {actor.shown for actor in keep}
+            assert set(error.tries) == {f"show actor {actor.shown}" for actor in keep}
         for unknown in ("k:ffffffffffff", "k:", "alice", "files", "k:" + "0" * 1000):
             error = await at.refused(f"show actor {unknown}", "unknown-id")
             assert len(error.message) < 200
@@ -105,7 +105,7 @@ async def test_one_call_with_its_stages() -> None:
         assert use["took"] >= use["stages"][-1][1]
         await tool.call({}, identity=ALICE, call_id="call-of-mine-2")
         error = await at.refused("show call call-of-mine", "unknown-id")
-        assert set(error.tries) == {"call-of-mine-1", "call-of-mine-2"}
+        assert set(error.tries) == {"show call call-of-mine-1", "show call call-of-mine-2"}
         await at.refused("show call nothing", "unknown-id")
         assert await at.registry.complete("why call-of", at.reader) == ["call-of-mine-1", "call-of-mine-2"]
 
@@ -154,6 +154,7 @@ async def test_without_a_record_nothing_is_explained() -> None:
         registry = build_registry(pool=at.pool)
         at.registry = registry
         async with registry.serving():
+            error = await at.refused("why x y", "bad-option")
             error = await at.refused("why x", "failed")
         assert "no record" in error.message
 

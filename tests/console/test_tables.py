@@ -364,7 +364,7 @@ async def test_tables_go_on_while_the_world_changes() -> None:
         keep = [await at.pool.tools(who) for who in (ALICE, BOB, CAROL)]
         rows = at.registry.tables["actors"].rows
         seen = []
-        for row in rows(make_ask((), {}, at.reader, at.pool.seams)):  # type: ignore[union-attr]
+        for row in rows(make_ask((), (), {}, at.reader, at.pool.seams)):  # type: ignore[union-attr]
             seen.append(row[0])
             at.pool.evict(at.pool.key_of(ALICE, "files"))
             keep.clear()
