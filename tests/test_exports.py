@@ -66,6 +66,11 @@ AFPOOL_TOOLS = [
     "read_text", "redacted", "resolve_wants", "shown_args_of", "wants_needs_store_refusal",
     "with_argument_view", "with_result_ceiling", "with_wants",
 ]  # fmt: skip
+AFPOOL_RECORD = [
+    "Clause", "Digests", "Explanation", "JsonlSettings", "Lag", "LoopLag", "Numbers", "OpenTelemetry",
+    "PoolCollector", "Record", "RecordSettings", "Sink", "SinkState", "Sinks", "event_as_json",
+    "open_sinks", "prometheus_text", "unix_offset", "use_as_json",
+]  # fmt: skip
 AFPOOL_RUNTIME = [
     "InnerTools", "OpenRun", "Run", "Runtime", "RuntimeConfig", "RuntimeToolset", "ServerRules",
     "open_runtime", "run_runtime",
@@ -136,6 +141,7 @@ def public(name: str) -> list[str]:
         ("afpool.credentials.testing", AFPOOL_CREDENTIALS_TESTING),
         ("afpool.testing", AFPOOL_TESTING),
         ("afpool.tools", AFPOOL_TOOLS),
+        ("afpool.record", AFPOOL_RECORD),
         ("afpool.runtime", AFPOOL_RUNTIME),
         ("afpool.serve", AFPOOL_SERVE),
         ("afpool.adapters", AFPOOL_ADAPTERS),
@@ -176,8 +182,8 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
     packages = (
-        "adapters", "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "runtime",
-        "serve", "testing", "tools",
+        "adapters", "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "record",
+        "runtime", "serve", "testing", "tools",
     )  # fmt: skip
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)
