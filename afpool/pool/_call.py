@@ -374,19 +374,22 @@ class Call:
         elif self.trip is not None and self.reply is None:
             self.trip.wake()
 
-    def woken(self) -> AfpoolError:
+    def woken(self, *, gate: bool = True) -> AfpoolError:
         """Say why the call was woken out of a wait; called where the wake-up arrives."""
         if not self.begun:
             try:
                 # the first predicate that fails is the refusal, also now
-                self.recheck(self.use.waits_for or "woken")
+                self.recheck(self.use.waits_for or "woken", gate=gate)
             except AfpoolError as refusal:
                 return refusal
         return self.interrupted or self.late()
 
     @contextlib.contextmanager
-    def bounded(self, stage: str) -> Iterator[None]:
-        """Bound a wait that afpool does not do itself by the deadline, and let it be interrupted."""
+    def bounded(self, stage: str, *, gate: bool = True) -> Iterator[None]:
+        """Bound a wait that afpool does not do itself by the deadline, and let it be interrupted.
+
+        `gate` as for `recheck`, whichever follows the wait.
+        """
         self.begun = False  # as in `ask`
         self.use.waits_for = stage
         with trio.CancelScope(deadline=self.deadline) as scope:
@@ -397,7 +400,7 @@ class Call:
             finally:
                 self.scope = None
         if scope.cancelled_caught:
-            raise self.woken()
+            raise self.woken(gate=gate)
 
     def __repr__(self) -> str:
         what = self.use.tool if self.errand is None else self.errand.method

@@ -115,6 +115,18 @@ def end_wait(use: Use, now: float) -> None:
         use.marks += (stage, now)
 
 
+def note_opening(call: Call) -> None:
+    """A call waits no more for a client that is being opened: note how far that was.
+
+    An opening that nobody waits for is cancelled, and files no event.
+    """
+    actor = call.actor
+    opening = actor.machine.opening
+    under_way = None if opening is None else actor.pool.openings.under_way.get(opening.token)
+    if under_way is not None:
+        call.use.note("opening", under_way.stages.stage, actor.pool.seams.now())
+
+
 # ---------------------------------------------------------------------------- who holds what
 
 

@@ -48,6 +48,7 @@ from ._causes import (
     holders_of_key,
     holders_of_pool,
     may_say_that_it_failed,
+    note_opening,
     says_that_it_failed,
     use_of,
 )
@@ -319,6 +320,9 @@ async def _admitted(call: Call) -> Client:
         try:
             with pool.room.seat(call.tenant):
                 client = await through(call, "admission", reply.wait(), holds=True)
+        except BaseException:
+            note_opening(call)
+            raise
         finally:
             call.reply = None
             pool.waiting -= 1
@@ -391,7 +395,7 @@ async def through(call: Call, stage: str, waiting: Awaitable[T], *, holds: bool 
             value = await waiting  # a reply slot: the deadline and every interruption fail it directly
             call.use.waits_for = None
         else:
-            with call.bounded(stage):
+            with call.bounded(stage, gate=False):
                 value = await waiting
     except AfpoolError as error:
         if error is not call.interrupted:
