@@ -24,6 +24,7 @@ from .._base.errors import (
     ClientClosed,
     DeadlineExceeded,
     LocalSessionHandleLostError,
+    OpenBackoff,
     PoolClosed,
     SessionExpiredError,
     StaleTools,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 HOLDERS_NAMED: Final = 16
 CURIOUS_KEPT: Final = 32
+OPEN_FAILED: Final = "open-failed"
 _IS_ERROR: Final = b'"isError"'
 
 
@@ -115,12 +117,15 @@ def end_wait(use: Use, now: float) -> None:
         use.marks += (stage, now)
 
 
-def note_opening(call: Call) -> None:
-    """A call waits no more for a client that is being opened: note how far that was.
+def note_opening(call: Call, error: BaseException) -> None:
+    """A call waits no more for a client, and has none: which opening failed, or how far the one was.
 
     An opening that nobody waits for is cancelled, and files no event.
     """
     actor = call.actor
+    event: Event | None = getattr(error, "happened", None)
+    if event is not None and event.kind == OPEN_FAILED and not isinstance(error, OpenBackoff):
+        call.use.opening = event.number
     opening = actor.machine.opening
     under_way = None if opening is None else actor.pool.openings.under_way.get(opening.token)
     if under_way is not None:

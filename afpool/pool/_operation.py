@@ -320,8 +320,8 @@ async def _admitted(call: Call) -> Client:
         try:
             with pool.room.seat(call.tenant):
                 client = await through(call, "admission", reply.wait(), holds=True)
-        except BaseException:
-            note_opening(call)
+        except BaseException as error:
+            note_opening(call, error)
             raise
         finally:
             call.reply = None
@@ -398,9 +398,13 @@ async def through(call: Call, stage: str, waiting: Awaitable[T], *, holds: bool 
             with call.bounded(stage, gate=False):
                 value = await waiting
     except AfpoolError as error:
-        if error is not call.interrupted:
-            call.use.note(stage, error.code, call.actor.pool.seams.now())
-        call.recheck(stage, gate=False)
+        try:
+            call.recheck(stage, gate=False)
+        except AfpoolError as refusal:
+            if error is not call.interrupted and refusal.code != error.code:
+                call.use.note(stage, error.code, call.actor.pool.seams.now())
+            raise
+        call.use.note(stage, error.code, call.actor.pool.seams.now())
         raise
     except Exception as error:
         call.use.note(stage, type(error).__name__, call.actor.pool.seams.now())
