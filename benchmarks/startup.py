@@ -57,15 +57,15 @@ trio.run(main)
 def surroundings(folder: str) -> dict[str, str]:
     """Give the environment of the commands."""
     root = str(Path(__file__).resolve().parents[1])
-    return {**os.environ, "PYTHONPATH": root, "XDG_RUNTIME_DIR": folder}
+    return {**os.environ, "PYTHONPATH": root, "AFPOOL_CONSOLE_DIRECTORY": f"{folder}/c"}
 
 
 @contextlib.contextmanager
 def idle(folder: str) -> Iterator[None]:
     """Have a process with a console run, that does nothing."""
-    (Path(folder) / "afpool").mkdir(mode=0o700)
+    (Path(folder) / "c").mkdir(mode=0o700)
     process = subprocess.Popen(
-        [sys.executable, "-c", IDLE, str(Path(folder) / "afpool")],
+        [sys.executable, "-c", IDLE, str(Path(folder) / "c")],
         env=surroundings(folder), stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -132,7 +132,7 @@ class StandIn:
     """
 
     def __init__(self, folder, name="desk-pool", pid=None, *, answers=None, hello=HELLO, reject=None):
-        place = Path(folder) / "afpool"
+        place = Path(folder) / "c"  # as `surroundings` says
         place.mkdir(mode=0o700, exist_ok=True)
         self.pid = os.getpid() if pid is None else pid
         self.path = place / f"{self.pid}-{name}.sock"

@@ -14,10 +14,9 @@ import time
 
 import pyte
 
-from tests.cli.cli_kit import surroundings
+from tests.cli.cli_kit import AFPOOL, surroundings
 
 WITHIN = 30.0
-ALONE = [sys.executable, "-m", "tests.cli.alone"]
 # a session of its own, whose terminal is the one on stdin: ^C reaches what runs there
 OWN = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
@@ -41,7 +40,7 @@ class Terminal:
         self._size(theirs, columns, rows)
         given = surroundings(folder, TERM="xterm", **env)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN, *ALONE, *words],
+            [sys.executable, "-c", OWN, *AFPOOL, *words],
             cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)

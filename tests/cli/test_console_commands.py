@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from afpool._base import console_place
 from afpool.cli import main
 from tests.cli.console_kit import HELLO, SERVERS, StandIn
 
@@ -35,7 +34,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(console_place, "runtime_directories", lambda environ=None: (tmp_path / "afpool",))
+    monkeypatch.setenv("AFPOOL_CONSOLE_DIRECTORY", str(tmp_path / "c"))
     monkeypatch.delenv("AFPOOL_CONSOLE_TOKEN", raising=False)
     return tmp_path
 
@@ -157,7 +156,7 @@ def test_each_refusal_has_its_exit_code(afpool, place, code, ends):
     with StandIn(place, answers={"why c1": error}):
         done = afpool("why", "c1")
         assert (done.code, done.out) == (ends, "")
-        assert done.err.splitlines() == [f"error: {code}: it is so", "try: show tables"]
+        assert done.err.splitlines() == [f"error: {code}: it is so", "try: afpool show tables"]
         done = afpool("why", "c1", "--json")
         assert done.code == ends
         assert done.objects == [{"error": error}]

@@ -11,21 +11,20 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.cli_kit import Running, surroundings
+from tests.cli.cli_kit import AFPOOL, Running, surroundings
 from tests.cli.console_process import OPERATE, READ
-from tests.cli.terminal_kit import ALONE, END_OF_FILE, ENTER, INTERRUPT, KILL_LINE, TAB, Terminal
+from tests.cli.terminal_kit import END_OF_FILE, ENTER, INTERRUPT, KILL_LINE, TAB, Terminal
 
 
 class Process(NamedTuple):
     folder: object
-    place: object
     tcp: str
     process: subprocess.Popen
 
     def run(self, *words, stdin="", **env):
         return subprocess.run(
-            [*ALONE, *words],
-            cwd=self.folder, env=surroundings(self.folder, XDG_RUNTIME_DIR=str(self.place), **env),
+            [*AFPOOL, *words],
+            cwd=self.folder, env=surroundings(self.folder, **env),
             input=stdin, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
@@ -35,19 +34,18 @@ class Process(NamedTuple):
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def terminal(self, *words, **more):
-        return Terminal(self.folder, *words, XDG_RUNTIME_DIR=str(self.place), **more)
+        return Terminal(self.folder, *words, **more)
 
 
 def started(folder):
-    place = folder / "run"
-    (place / "afpool").mkdir(parents=True, mode=0o700)
-    place.chmod(0o700)
+    place = folder / "c"  # as `surroundings` says
+    place.mkdir(mode=0o700)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.console_process", str(place / "afpool")],
+        [sys.executable, "-m", "tests.cli.console_process", str(place)],
         env=surroundings(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     ready = json.loads(process.stdout.readline())["ready"]
-    return Process(folder, place, next(each for each in ready if each.startswith("http")), process)
+    return Process(folder, next(each for each in ready if each.startswith("http")), process)
 
 
 def ended(one):
@@ -202,7 +200,9 @@ def test_over_tcp_a_token_says_what_one_may(running, tmp_path):
 
 def test_a_loop_that_hangs_is_told_with_where_it_hangs(mortal):
     with Running(
-        mortal.folder, "show", "servers", command=ALONE, XDG_RUNTIME_DIR=str(mortal.place)
+        mortal.folder,
+        "show",
+        "servers",
     ) as before:
         assert before.end() == 0
     mortal.process.send_signal(signal.SIGUSR1)
@@ -212,7 +212,9 @@ def test_a_loop_that_hangs_is_told_with_where_it_hangs(mortal):
     assert done.returncode == 0
     assert "MainThread (the loop)" in done.stdout
     with Running(
-        mortal.folder, "show", "servers", command=ALONE, XDG_RUNTIME_DIR=str(mortal.place)
+        mortal.folder,
+        "show",
+        "servers",
     ) as asking:
         asking.line(
             lambda line: "ms ago: it hangs, and `afpool console --stacks` shows where" in line, errors=True
@@ -240,7 +242,7 @@ def test_a_process_that_is_killed_is_told_at_the_prompt(mortal):
 
 
 def test_a_stream_whose_process_is_killed_ends_with_1(mortal):
-    with Running(mortal.folder, "tail", command=ALONE, XDG_RUNTIME_DIR=str(mortal.place)) as tail:
+    with Running(mortal.folder, "tail") as tail:
         while not any(row["streams"] for row in mortal.rows("show", "consoles")):
             pass
         mortal.process.kill()

@@ -35,13 +35,11 @@ def stream(peer, asked):
 
 @pytest.fixture
 def place(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir(mode=0o700)
-    return folder
+    return tmp_path
 
 
 def prompt(tmp_path, place, *words, **more):
-    return Terminal(tmp_path, "console", *words, XDG_RUNTIME_DIR=str(place), **more)
+    return Terminal(tmp_path, "console", *words, **more)
 
 
 def test_a_line_is_answered_and_the_end_of_file_leaves(tmp_path, place):
@@ -316,7 +314,7 @@ def test_nothing_that_a_console_says_steers_the_terminal(tmp_path, place):
 def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(tmp_path, place):
     with (
         StandIn(place) as console,
-        Terminal(tmp_path, "watch", "0.2", "show", "servers", XDG_RUNTIME_DIR=str(place)) as terminal,
+        Terminal(tmp_path, "watch", "0.2", "show", "servers") as terminal,
     ):
         terminal.wait("every 0.2 s")
         console.wait(lambda asked: asked.get("do") == "show servers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import stat
 
 import hypothesis
@@ -12,6 +13,7 @@ import hypothesis.strategies as st
 import pytest
 
 from afpool.cli._output import Output
+from afpool.cli._parsing import parse
 from afpool.cli._text import width_of
 from afpool.cli.console._cells import bar, duration, for_people, plain, size
 from afpool.cli.console._events import event_line
@@ -20,7 +22,7 @@ from afpool.cli.console._history import KEPT, History, may_be_kept
 from afpool.cli.console._look import Look
 from afpool.cli.console._show import lines_of, objects_of
 from afpool.cli.console._tables import lay_out
-from afpool.cli.console._words import level_of, line_of, sorted_by, watched, without_json
+from afpool.cli.console._words import as_command, level_of, line_of, sorted_by, watched, without_json
 from afpool.console._parse import parse_line
 
 STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -91,6 +93,25 @@ def test_options_with_blanks_and_signs_are_told_apart():
 )
 def test_watch_is_read(line, found):
     assert watched(line) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "which", "command"),
+    [("show servers", None, "afpool show servers"), ("resume desk", "blue", "afpool resume desk --process blue"),
+     ("show waiting waited>1s", None, "afpool console -c 'show waiting waited>1s'"),
+     ("cancel c1", "a b", "afpool console 'a b' -c 'cancel c1'"),
+     ("help show", None, "afpool console -c 'help show'"),
+     ("show actors tenant='a b'", None, """afpool console -c 'show actors tenant='"'"'a b'"'"''"""),
+     ("$(reboot)", None, "afpool console -c '$(reboot)'")],
+)  # fmt: skip
+def test_a_hint_of_the_console_works_in_a_shell(line, which, command):
+    assert as_command(line, which) == command
+    parsed = parse(shlex.split(command)[1:])
+    assert parsed.command.home == "console._open"
+    told = getattr(parsed.options, "command", None) or [
+        shlex.join([parsed.command.name, *parsed.options.words])
+    ]
+    assert told == [line]
 
 
 def test_json_of_one_line_columns_and_levels_are_read():

@@ -9,6 +9,8 @@ from .._text import cut, harmless, one_line, width_of
 from ._cells import for_people, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._output import Output
 
 _BLANKS: Final = str.maketrans("\n\r\t\v\f", "     ")
@@ -21,20 +23,24 @@ class Look:
         out: Where it goes.
         skew: Seconds that the server's clock is ahead.
         indent: Columns that stand before each line.
+        hint: Gives how a line of the console is typed where the result is read.
 
     Attributes:
         people: Somebody looks at it: times in words, bars, cut to the width.
     """
 
-    def __init__(self, out: Output, skew: float = 0.0, indent: int = 0) -> None:
+    def __init__(
+        self, out: Output, skew: float = 0.0, indent: int = 0, hint: Callable[[str], str] = str
+    ) -> None:
         self.out = out
         self.skew = skew
         self.people = out.seen
+        self.hint = hint
         self._indent = indent
 
     def inside(self, indent: int) -> Look:
         """Give the same for lines behind an indent."""
-        return Look(self.out, self.skew, self._indent + indent)
+        return Look(self.out, self.skew, self._indent + indent, self.hint)
 
     @property
     def width(self) -> int | None:

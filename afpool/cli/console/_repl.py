@@ -29,6 +29,7 @@ def repl(session: Session) -> int:
     """Do lines until there are no more, and give the worst of their exit codes; 0 to a person."""
     if not sys.stdin.isatty():
         return _piped(session)
+    session.prompt = True
     reader = _Reader(session)
     hello = session.link.hello
     level = "operate" if hello.get("level") == "operate" else "look only"

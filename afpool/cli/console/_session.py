@@ -24,7 +24,7 @@ from ._show import is_bad, lines_of, objects_of
 from ._target import Target, choose
 from ._watchdog import stacks_of, ticked
 from ._wire import Lost
-from ._words import level_of, sorted_by, watched, without_json
+from ._words import as_command, level_of, sorted_by, watched, without_json
 
 if TYPE_CHECKING:
     from .._output import Output
@@ -49,6 +49,7 @@ class Session:
         link: The connection.
         target: Where it goes.
         last: The last result that was written.
+        prompt: Lines are typed at a prompt; the caller's to set.
 
     Raises:
         Usage: It cannot be said which process is meant.
@@ -71,6 +72,7 @@ class Session:
         self.timeout = timeout
         self.yes = yes
         self.count = count
+        self.prompt = False
         self._told = False
         self.last: dict[str, Any] = {}
         self.target = choose(which)
@@ -91,7 +93,11 @@ class Session:
     @property
     def look(self) -> Look:
         """Who looks at what is written."""
-        return Look(self.out, self.link.skew)
+        return Look(self.out, self.link.skew, hint=self.hint)
+
+    def hint(self, line: str) -> str:
+        """Give how a line of the console is typed: as it is at the prompt, with `afpool` in a shell."""
+        return line if self.prompt else as_command(line, self.which)
 
     def close(self) -> None:
         """End the connection."""
@@ -240,7 +246,7 @@ class Session:
             self.out.line({"error": {"code": refused.code, "message": refused.message, "try": refused.tries}})
         self.out.error(str(refused))
         for each in refused.tries:
-            self.out.say(f"try: {each}")
+            self.out.say(f"try: {self.hint(each)}")
         return WRONG_USAGE if refused.code in _SLIPS else FAILED
 
 

@@ -138,7 +138,9 @@ def _checks(result: dict[str, Any], look: Look) -> list[str]:
         first, *more = look.wrap(f"{what}: {detail}" if detail else what, " " * 6)
         lines += [f"{look.paint(head, color) if color else head} {first[6:]}", *more]
         for each in one["try"] if isinstance(one.get("try"), list) else filter(None, [one.get("try")]):
-            lines += look.wrap(f"try: {each}", " " * 6)
+            lines += look.wrap(f"try: {look.hint(str(each))}", " " * 6)
+        if one.get("advice"):
+            lines += look.wrap(str(one["advice"]), " " * 6)
     return lines
 
 

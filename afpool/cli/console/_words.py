@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 OPTION: Final = re.compile(r"(?:--)?([a-z][a-z0-9_-]{0,30})(?:!=|>=|<=|=|>|<)")
 _SPECIAL: Final = re.compile(r"([\s'\"\\])")
+_SAFE: Final = re.compile(r"[A-Za-z0-9 _.:/=,@%+-]+")
 _WATCH: Final = re.compile(r"watch(?:\s+([0-9]{1,6}(?:\.[0-9]{1,3})?)s?)?(?:\s+(.*))?", re.DOTALL)
 _JSON: Final = re.compile(r"\s--json(?=\s|$)")
 
@@ -25,6 +26,25 @@ HERE: Final = {
 def line_of(words: Sequence[str]) -> str:
     """Make a line of words that a shell has taken apart, as the console takes it apart again."""
     return " ".join(_SPECIAL.sub(r"\\\1", word) if word else "''" for word in words)
+
+
+def as_command(line: str, which: str | None = None) -> str:
+    """Give what does a line of the console from a shell.
+
+    Args:
+        line: The line.
+        which: The process, where it was named.
+    """
+    import shlex
+
+    from .._commands import AFPOOL
+
+    there = f" --process {shlex.quote(which)}" if which is not None else ""
+    command = AFPOOL.find(line.partition(" ")[0])
+    if command is not None and command.home == "console._open" and _SAFE.fullmatch(line):
+        return f"afpool {line}{there}"
+    which_first = "" if which is None else f" {shlex.quote(which)}"
+    return f"afpool console{which_first} -c {shlex.quote(line)}"
 
 
 def without_json(line: str) -> tuple[str, bool]:
