@@ -16,6 +16,7 @@ from ._refusals import revoked
 
 if TYPE_CHECKING:
     from .._base.identity import PoolKey
+    from .._base.use import Use
     from ._actor import KeyActor
     from ._pool import Pool
 
@@ -77,14 +78,14 @@ def _drop_credentials(pool: Pool, identity: Identity | None, hit: list[KeyActor]
 def cancel(pool: Pool, call_id: str, reason: str, by: str | None) -> bool:
     """See `Pool.cancel`."""
     for call in list(pool.running.values()):
-        if call.use.call_id == call_id:
+        if _is_of(call.use, call_id):
             sent = "it was sent and may take effect" if call.begun else "nothing was sent"
             error = CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT)
             event = pool.event("withdrawn", call.actor, call=call_id, why=reason, by=by)
             call.interrupt(error.because(event))
             return True
     for passes in pool.between:
-        if passes.call is not None and passes.call.use.call_id == call_id:
+        if passes.call is not None and _is_of(passes.call.use, call_id):
             text = f"{reason}; it was sent before and may take effect"
             event = pool.event("withdrawn", passes.call.actor, call=call_id, why=reason, by=by)
             passes.withdraw(CallCancelled(text, delivery=IN_DOUBT).because(event))
@@ -117,6 +118,11 @@ def kill(pool: Pool, client_id: int, by: str | None) -> bool:
         if current is not None and current.id == client_id:
             actor.tell(m.ClientLost(client_id, "killed"))
     return True
+
+
+def _is_of(use: Use, call_id: str) -> bool:
+    """Whether a use is that of a call, or of a further one that was made with its context."""
+    return use.call_id == call_id or (use.parent == call_id and use.call_id.startswith(f"{call_id}."))
 
 
 def _has(actor: KeyActor, client_id: int) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from afpool import Server
-from afpool.testing import FakeTool, echo_tool
+from afpool.testing import FakeTool
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, CAROL, person, quiet, refused, start, until, world
 from tests.pool.reload_kit import several
