@@ -77,9 +77,10 @@ AFPOOL_RUNTIME = [
 ]  # fmt: skip
 AFPOOL_CONFIG = [
     "ArtifactsConfig", "Changes", "Claim", "Config", "ConfigError", "ConfiguredCredentials",
-    "CredentialConfig", "IdentityConfig", "JwtConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig",
-    "ResultSettings", "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles",
-    "TokensConfig", "config_schema", "load_config", "open_components",
+    "ConsoleConfig", "CredentialConfig", "IdentityConfig", "JsonlConfig", "JwtConfig", "LabelsConfig",
+    "MetricsConfig", "Origin", "PoolLimits", "Problem", "ProxyConfig", "RecordConfig", "ResultSettings",
+    "RuntimeSettings", "ServeConfig", "ServeLimits", "ServerConfig", "TlsFiles", "TokensConfig",
+    "config_schema", "load_config", "open_components",
 ]  # fmt: skip
 AFPOOL_SERVE = [
     "BadCertificate", "Bridge", "CannotListen", "DoorLimits", "DoorStatistics", "Drained", "Guard",
@@ -107,6 +108,10 @@ AFPOOL_ARTIFACTS = [
 AFPOOL_ARTIFACTS_TESTING = [
     "BadStore", "CASES", "Case", "CaseFailed", "CaseResult", "ConformanceReport", "StoreHarness", "run_case",
     "run_store_conformance",
+]  # fmt: skip
+AFPOOL_CONSOLE = [
+    "Ask", "Asker", "CannotOpenConsole", "Column", "Command", "CommandError", "Console", "ConsoleLimits",
+    "ConsoleSettings", "Queued", "Registry", "Stream", "Table", "build_registry", "open_console",
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [
@@ -137,6 +142,7 @@ def public(name: str) -> list[str]:
         ("afpool.artifacts", AFPOOL_ARTIFACTS),
         ("afpool.artifacts.testing", AFPOOL_ARTIFACTS_TESTING),
         ("afpool.config", AFPOOL_CONFIG),
+        ("afpool.console", AFPOOL_CONSOLE),
         ("afpool.credentials", AFPOOL_CREDENTIALS),
         ("afpool.credentials.testing", AFPOOL_CREDENTIALS_TESTING),
         ("afpool.testing", AFPOOL_TESTING),
@@ -182,8 +188,8 @@ def test_every_public_name_is_typed_where_it_is_loaded_lazily() -> None:
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
     packages = (
-        "adapters", "aio", "artifacts", "artifacts.testing", "credentials", "credentials.testing", "record",
-        "runtime", "serve", "testing", "tools",
+        "adapters", "aio", "artifacts", "artifacts.testing", "console", "credentials", "credentials.testing",
+        "record", "runtime", "serve", "testing", "tools",
     )  # fmt: skip
     for module in ("afpool", "actors", *(f"afpool.{package}" for package in packages)):
         loaded = importlib.import_module(module)

@@ -36,21 +36,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Ask",
-    "Asker",
-    "CannotOpenConsole",
-    "Column",
-    "Command",
-    "CommandError",
-    "Console",
-    "ConsoleLimits",
-    "ConsoleSettings",
-    "Queued",
-    "Registry",
-    "Stream",
-    "Table",
-    "build_registry",
-    "open_console",
-]
+    "Ask", "Asker", "CannotOpenConsole", "Column", "Command", "CommandError", "Console", "ConsoleLimits",
+    "ConsoleSettings", "Queued", "Registry", "Stream", "Table", "build_registry", "open_console",
+]  # fmt: skip
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -68,7 +68,7 @@ def _secret(value: Any) -> Secret | None:
 
 
 def _path(value: Any) -> Path | None:
-    return None if value is None else Path(value)
+    return None if value is None else Path(value).expanduser().absolute()
 
 
 def _tuple(value: Any) -> tuple[str, ...]:
