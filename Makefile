@@ -149,6 +149,11 @@ bench-console: ## what a console that follows everything costs the calls that it
 	@$(PREPARE) dev
 	@$(RUN) benchmarks/console.py $(ARGS)
 
+.PHONY: bench-console-keys
+bench-console-keys: ## how long what is asked of 10,000 keys holds the loop
+	@$(PREPARE) dev
+	@$(RUN) benchmarks/console_keys.py $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev

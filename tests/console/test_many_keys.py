@@ -1,0 +1,108 @@
+"""What is asked of ten thousand keys gives every other task its turn. Time is counted, not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from afpool.console import _grid, _overview
+from afpool.console._ask import make_ask
+from afpool.console._slices import Slices, encode
+from tests.console.desk_kit import Desk, frame, memory_desk
+from tests.console.test_registry import Clock
+from tests.pool.kit import person
+
+if TYPE_CHECKING:
+    import pytest
+    from trio.testing import MockClock
+
+KEYS = 10_000
+STEPS_OF_A_SLICE = 64
+"""With a clock that moves by a fifth of the budget at each look, and a look after 16 steps: so many at most,
+and those of the step in which the slice ends."""
+
+
+def slow_slices() -> Slices:
+    return Slices(budget=0.001, clock=Clock(0.0003))
+
+
+def many(at: Desk) -> list[Any]:
+    return [at.pool.actor_for("files", person(number)) for number in range(KEYS)]
+
+
+async def test_a_table_of_all_keys_is_made_and_written_in_slices() -> None:
+    async with memory_desk() as at:
+        keep = many(at)
+        table = at.registry.tables["actors"]
+        ask = make_ask(
+            ("show",), ("actors",), {"limit": "20000", "sort": "-waiting"}, at.operator, at.pool.seams
+        )
+        ask = attrs.evolve(ask, slices=slow_slices())
+        result = await at.registry.select(table, ask)
+        assert result["shown"] == len(keep) == KEYS
+        # made, sorted (several times, merging), cut: each goes through all of them
+        assert ask.slices.turns >= 3 * KEYS / STEPS_OF_A_SLICE
+        slices = slow_slices()
+        assert len(await encode({"id": 1, "ok": result}, slices)) > 500_000
+        assert slices.turns >= 8
+
+
+async def test_one_actor_among_all_is_found_in_slices() -> None:
+    async with memory_desk() as at:
+        keep = many(at)
+        wanted = keep[-1].shown
+        ask = make_ask(("show", "actor"), (wanted,), {}, at.operator, at.pool.seams)
+        ask = attrs.evolve(ask, slices=slow_slices())
+        assert await at.registry.sources.actor(ask) is keep[-1]
+        assert ask.slices.turns >= KEYS / STEPS_OF_A_SLICE / 2
+
+
+async def test_what_goes_through_all_keys_for_a_screen_does_so_in_slices(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    made: list[Slices] = []
+
+    def counted() -> Slices:
+        made.append(Slices(budget=0.0))
+        return made[-1]
+
+    monkeypatch.setattr(_grid, "Slices", counted)
+    monkeypatch.setattr(_overview, "Slices", counted)
+    async with memory_desk() as at:
+        keep = many(at)
+        overview = await at.ask("show overview")
+        assert overview["actors"] == KEYS
+        assert made[-1].turns >= KEYS / 16 / 2
+        stream = await at.stream("watch actors")
+        seen = 0
+        while seen < KEYS:
+            seen += len((await frame(stream))["actors"]["set"])
+        assert made[-1].turns >= KEYS / 256 / 2
+        at.pool.pause(keep[0].key)
+        await trio.sleep(5)
+        assert len((await frame(stream))["actors"]["set"]) == 1
+
+
+async def test_a_check_of_all_keys_is_made_in_slices() -> None:
+    async with memory_desk() as at:
+        keep = many(at)
+        for actor in keep[:2000]:
+            at.pool.pause(actor.key)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            command, ask = at.registry.understood("check", at.operator)
+            ask = attrs.evolve(ask, slices=slow_slices())
+            await command.run(ask)  # type: ignore[misc]
+            nursery.cancel_scope.cancel()
+        assert ask.slices.turns >= 2 * KEYS / STEPS_OF_A_SLICE / 2
+        assert turns >= ask.slices.turns
