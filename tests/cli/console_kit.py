@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -173,22 +174,32 @@ class StandIn:
         else:
             peer.answer(asked, answer)
 
-    def _listen(self, path, serve):
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(path))
+    def listen_on_tcp(self, tls=None):
+        """Listen at a port of the loopback too, over TLS with the context of a server; the port."""
+        return self._listen(("127.0.0.1", 0), self._serve, tls).getsockname()[1]
+
+    def _listen(self, place, serve, tls=None):
+        family = socket.AF_INET if isinstance(place, tuple) else socket.AF_UNIX
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.bind(place)
         listener.listen(16)
+        if tls is not None:
+            listener = tls.wrap_socket(listener, server_side=True)
         self._sockets.append(listener)
 
         def accept():
             while True:
                 try:
                     conn, _ = listener.accept()
+                except ssl.SSLError:  # the other end does not trust this one
+                    continue
                 except OSError:
                     return
                 self._sockets.append(conn)
                 self._start(serve, conn)
 
         self._start(accept)
+        return listener
 
     def _start(self, run, *args):
         thread = threading.Thread(target=run, args=args, daemon=True)
@@ -224,8 +235,8 @@ class StandIn:
             conn.close()
 
     def __enter__(self):
-        self._listen(self.path, self._serve)
-        self._listen(self.path.with_name(f"{self.path.stem}.hang.sock"), self._watchdog)
+        self._listen(str(self.path), self._serve)
+        self._listen(str(self.path.with_name(f"{self.path.stem}.hang.sock")), self._watchdog)
         return self
 
     def die(self):

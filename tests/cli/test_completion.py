@@ -10,6 +10,7 @@ import pytest
 
 from afpool.cli._commands import AFPOOL, EVERYWHERE, LEVELS, SHELLS
 from tests.cli.cli_kit import run, surroundings
+from tests.cli.console_kit import StandIn
 
 ASK = """
 source {script}
@@ -48,6 +49,7 @@ def test_bash_offers_what_there_is(ask, tmp_path):
     commands = {command.name for command in AFPOOL.below}
     assert ask("") == commands | everywhere
     assert ask("to") == {"token", "tools"}
+    assert ask("pause", "--y") == {"--yes"}
     assert ask("token", "") == {"new", "list", "revoke"} | everywhere
     assert ask("--json", "token", "n") == {"new"}
     assert ask("serve", "--lo") == {"--log-level", "--log-format"}
@@ -77,6 +79,19 @@ def test_bash_offers_names_of_servers(ask, tmp_path):
     assert ask("call", "wiki", "d") == set()
     (tmp_path / "afpool.toml").write_text("no configuration")
     assert ask("doctor", "") == set()
+
+
+def test_bash_offers_processes_and_what_the_only_one_shows(ask, tmp_path):
+    assert ask("console", "") == set()
+    with StandIn(tmp_path, "blue", 1111):
+        assert ask("console", "") == {"blue"}
+        assert ask("why", "--process", "b") == {"blue"}
+        assert ask("show", "") == {"actor", "servers"}
+        assert ask("show", "serv") == {"servers"}
+        with StandIn(tmp_path, "blue", 2222), StandIn(tmp_path, "green", 3333):
+            assert ask("console", "") == {"1111", "2222", "green"}
+            # it cannot be known whose
+            assert ask("show", "") == set()
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import ssl
 import sys
 from typing import NamedTuple
 
 import pytest
+import trustme
 
 from afpool.cli import main
 from tests.cli.console_kit import HELLO, SERVERS, StandIn
@@ -380,3 +382,30 @@ def test_what_is_no_token_is_not_sent_and_not_repeated(afpool, place, text):
     done = afpool("show", "servers", "-p", "127.0.0.1:1")
     assert done.code == 2
     assert "wants a token: name its file with --token-file" in done.err
+
+
+def test_over_tls_the_name_is_verified_and_a_token_goes_in_clear_only_with_a_warning(
+    afpool, place, monkeypatch, tmp_path
+):
+    authority = trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("AFPOOL_CONSOLE_TOKEN", "afc_secret")
+    rows = [{"id": n} for n in range(3000)]  # more than a record of TLS holds
+    table = {**SERVERS, "columns": [{"name": "id", "kind": "id"}], "rows": [[row["id"]] for row in rows]}
+    with StandIn(place, answers={"show actors": table}) as console:
+        port = console.listen_on_tcp(server)
+        done = afpool("show", "servers", "-p", f"https://localhost:{port}")
+        assert done.code == 1
+        assert "cannot be reached over TLS" in done.err
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        done = afpool("show", "actors", "-p", f"https://localhost:{port}", "--json")
+        assert (done.code, done.err) == (0, "")
+        assert done.objects == rows
+        assert afpool("show", "servers", "-p", f"wss://127.0.0.1:{port}").code == 1, "it is not its name"
+        assert sent(console) == [b"Bearer afc_secret"]
+        assert console.requests[0].target == "/console"
+        assert console.requests[0].host == f"localhost:{port}"
+        assert "in clear" not in afpool("show", "servers", "-p", f"127.0.0.1:{console.listen_on_tcp()}").err
+    assert "goes over the network in clear" in afpool("show", "servers", "-p", "console.invalid:80").err

@@ -97,7 +97,8 @@ def test_watch_is_read(line, found):
 
 @pytest.mark.parametrize(
     ("line", "which", "command"),
-    [("show servers", None, "afpool show servers"), ("resume desk", "blue", "afpool resume desk --process blue"),
+    [("show servers", None, "afpool show servers"),
+     ("resume desk", "blue", "afpool resume desk --process blue"),
      ("show waiting waited>1s", None, "afpool console -c 'show waiting waited>1s'"),
      ("cancel c1", "a b", "afpool console 'a b' -c 'cancel c1'"),
      ("help show", None, "afpool console -c 'help show'"),

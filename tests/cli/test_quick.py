@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.cli.cli_kit import ROOT, surroundings
+from tests.cli.console_kit import StandIn
 
 # each takes tens of milliseconds, or brings what does
 HEAVY = {
@@ -69,6 +70,19 @@ def test_help_and_completion_import_next_to_nothing(tmp_path, words):
 )  # fmt: skip
 def test_what_starts_nothing_imports_neither_trio_nor_the_service(tmp_path, words):
     assert not imported(tmp_path, *words) & HEAVY
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["show", "servers"], ["show", "servers", "--json"], ["console", "-c", "ping"], ["console", "--list"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_asks_a_running_process_imports_neither_trio_nor_its_console(tmp_path, words):
+    with StandIn(tmp_path):
+        names = imported(tmp_path, *words)
+    assert "afpool.cli.console._link" in names
+    assert not names & HEAVY
+    assert not {name for name in names if name.startswith(("afpool.console", "afpool.pool", "attr"))}
 
 
 def test_the_look_can_fail(tmp_path):

@@ -202,7 +202,7 @@ def _members(value: dict[str, Any], look: Look, indent: str = "") -> Iterator[st
             yield ""
             yield f"{indent}{look.paint(look.fit(str(name)), 'bold')}"
             yield from _members(each, look, indent + "  ")
-        elif _objects(each):
+        elif isinstance(each, list) and _objects(each):
             yield ""
             yield f"{indent}{look.paint(look.fit(str(name)), 'bold')}"
             inner = look.inside(len(indent) + 2)
