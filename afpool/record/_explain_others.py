@@ -25,10 +25,11 @@ def siblings_of(view: View, began: float | None) -> list[Clause]:
     """
     told = []
     held_by = view.use.held_by
+    known = view.sources.holders(view.use) if held_by else {}
     for call_id in held_by[:SIBLINGS_TOLD]:
-        uses = view.sources.calls(call_id)
-        if uses:
-            text, facts = _holder(uses[0], view)
+        holder = known.get(call_id)
+        if holder is not None:
+            text, facts = _holder(holder, view)
             told.append(Clause(began, text, facts, "sibling"))
         else:
             text = f"call {quoted(call_id, 60)} held a place; its facts have left the record"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from .._base.identity import PoolKey
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 EVENTS_LOOKED_AT: Final = 300
 """Events of all keys that are gone through for one explanation: about 2 ms."""
+USES_LOOKED_AT: Final = 5_000
+"""Calls that are gone through for those that held places: about 1 ms."""
 
 
 class Sources(Protocol):
@@ -29,12 +32,16 @@ class Sources(Protocol):
         """Give every use under an id, newest first, running ones too."""
         ...
 
+    def holders(self, use: Use) -> dict[str, Use]:
+        """Give the uses of the calls that held what a call waited for, by id, as far as they are kept."""
+        ...
+
     def event(self, number: int) -> Event | None:
         """Give an event; `None` once it has left the record."""
         ...
 
     def events_between(self, key: str, since: float, until: float) -> Iterable[Event]:
-        """Give what happened to a key, by its digest, and to the whole pool."""
+        """Give what happened to a key, by its digest, and to the whole pool, after `since`."""
         ...
 
     def show(self, key: object) -> str:
@@ -66,22 +73,35 @@ class PoolSources:
         record: The record.
     """
 
-    __slots__ = ("_by_id", "_pool", "_record", "now")
+    __slots__ = ("_pool", "_record", "now")
 
     def __init__(self, record: Record) -> None:
         self._record = record
         self._pool = record.pool
-        self._by_id: dict[str, list[Use]] | None = None
         self.now = record.pool.seams.now()
 
     def calls(self, call_id: str) -> list[Use]:
-        """See `Sources`; goes through the record once, however many calls are asked for."""
-        by_id = self._by_id
-        if by_id is None:
-            by_id = self._by_id = {}
-            for use in self._record.newest():
-                by_id.setdefault(use.call_id, []).append(use)
-        return by_id.get(call_id, [])
+        """See `Sources`."""
+        return self._record.call(call_id)
+
+    def holders(self, use: Use) -> dict[str, Use]:
+        """See `Sources`; looks at `USES_LOOKED_AT` of those that ended after the call began."""
+        wanted = set(use.held_by)
+        found = {each.call_id: each for each in self._record.running() if each.call_id in wanted}
+        uses = self._pool.records.uses
+        first, last = 0, len(uses)
+        while first < last:  # uses are filed as they end: the first that ended after the call began
+            middle = (first + last) // 2
+            if (uses[middle].ended_at or 0.0) < use.began_at:
+                first = middle + 1
+            else:
+                last = middle
+        for each in islice(uses, first, first + USES_LOOKED_AT):
+            if each.call_id in wanted:
+                found[each.call_id] = each
+                if len(found) == len(wanted):
+                    break
+        return found
 
     def event(self, number: int) -> Event | None:
         """See `Sources`."""
@@ -101,7 +121,7 @@ class PoolSources:
         found = []
         for number in range(last, max(last - EVENTS_LOOKED_AT, 0), -1):
             event = events.get(number)
-            if event is None or event.at < since:
+            if event is None or event.at <= since:
                 break
             if event.key in (key, ""):
                 found.append(event)

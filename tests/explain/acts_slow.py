@@ -108,6 +108,7 @@ async def each_deadline(play: Play) -> None:
         await play.why(
             "the deadline passes while a client is opened", record, "late",
             ("refused", "deadline-exceeded", "not-sent"), "while it waited for a place of its key",
+            "an opening of its client was under way, at `initialize`",
         )  # fmt: skip
     async with world(pool={"open_timeout": LONG, "close_timeout": 0.2}) as w:
         record, tool = Record(w.pool), await w.tool()

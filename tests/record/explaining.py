@@ -68,12 +68,15 @@ class Given:
     def calls(self, call_id: str) -> list[Use]:
         return [use for use in self.uses if use.call_id == call_id]
 
+    def holders(self, use: Use) -> dict[str, Use]:
+        return {each.call_id: each for each in self.uses if each.call_id in use.held_by}
+
     def event(self, number: int) -> Event | None:
         return self.events.get(number)
 
     def events_between(self, key: str, since: float, until: float) -> list[Event]:
         return [
-            event for event in self.events.values() if event.key in (key, "") and since <= event.at <= until
+            event for event in self.events.values() if event.key in (key, "") and since < event.at <= until
         ]
 
     def show(self, key: object) -> str:

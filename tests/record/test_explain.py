@@ -59,6 +59,7 @@ def test_a_change_that_was_announced_and_not_seen_is_told_from_the_list_that_cam
     unseen = explain_use(use, Given(use)).headline
     assert "the server announced a changed tool list 100 ms earlier" in unseen
     assert "definition" not in unseen
+    assert "does not hold" not in unseen
     use.note("generation", "4", 100.4)
     use.became = definition(description="new")
     assert explain_use(use, Given(use)).headline.endswith(

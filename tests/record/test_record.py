@@ -92,7 +92,7 @@ async def test_a_runtime_knows_its_calls_from_before_their_tool_is_known() -> No
         await until(lambda: not here.runtime.running)
         await here.runtime.dispatch(CALLER, "search", {}, call_id="theirs")
         assert [use.call_id for use in record.calls()] == ["theirs", "own"]
-        assert record.explain("own").headline.startswith("run ")
+        assert record.explain("own").headline.startswith("returned ")
 
 
 async def test_a_call_under_way_in_door_and_pool_is_one() -> None:
