@@ -27,7 +27,7 @@ TOKENS = {"read-token": "read", "operate-token": "operate"}
 PROTOCOL = "afpool.console.1"
 FRAME = 0.02
 CHUNK = 2000
-CONTROL = ("pause", "resume", "drain", "evict", "kill", "refresh", "invalidate")
+CONTROL = ("pause", "resume", "drain", "evict", "kill", "refresh", "invalidate", "cancel")
 
 
 class Replayed(trio.abc.Stream):
@@ -97,8 +97,8 @@ class Session:
                 return self.start(self.overviews)
             case ["watch", "actors"]:
                 return self.start(self.grid)
-            case ["tail"]:
-                return self.start(partial(self.tail, options))
+            case ["tail", *what]:
+                return self.start(partial(self.tail, what[0] if what else "all", options))
             case ["show", "actor", key]:
                 return answers.actor(world, key)
             case ["show", "servers"]:
@@ -109,7 +109,7 @@ class Session:
                 return answers.why(world, call_id)
             case ["check"]:
                 return answers.check()
-            case [word, target] if word in CONTROL:
+            case [word, target, *_] if word in CONTROL:
                 return self.control(word, target)
         raise Refusal("unknown-command", f"there is no command {' '.join(words)[:60]!r}", "help")
 
@@ -160,9 +160,11 @@ class Session:
             async for changed, gone, _ in heard:
                 await self.send({"stream": number, "actors": {"set": changed, "gone": gone}})
 
-    async def tail(self, options: dict[str, str], number: int) -> None:
-        wanted = {name: set(value.split(",")) for name, value in options.items()}
-        kinds = wanted.pop("kind", {"call", "event"})
+    async def tail(self, what: str, options: dict[str, str], number: int) -> None:
+        wanted = {name: set(value.split(",")) for name, value in options.items() if name != "last"}
+        kinds = {"all": ("call", "event"), "events": ("event",)}.get(what, ("call",))
+        if what == "refusals":
+            wanted["outcome"] = {"refused", "failed"}
         first = True
         with _listening(self.world) as heard:
             async for _, _, happened in heard:

@@ -14,7 +14,7 @@ COLUMNS = {
 }  # fmt: skip
 SERVER_COLUMNS = {
     "server": "text", "state": "text", "actors": "count", "clients": "count", "in_flight": "count",
-    "waiting": "count", "calls": "rate", "p99": "seconds",
+    "waiting": "count", "rate": "rate", "p99": "seconds",
 }  # fmt: skip
 WAITS = ("server", "credential", "connect", "list")
 POINTER = "/inputSchema/properties/limit/maximum"

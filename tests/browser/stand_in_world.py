@@ -129,7 +129,8 @@ class World:
             servers.append({
                 "server": name, "state": "paused" if name in self.paused else "open", "actors": len(mine),
                 "clients": sum(row[6] is not None for row in mine), "in_flight": sum(row[3] for row in mine),
-                "waiting": sum(row[5] for row in mine), "calls": self.rate * len(mine) / max(1, len(rows)),
+                "waiting": sum(row[5] for row in mine), "calls": self.calls,
+                "rate": self.rate * len(mine) / max(1, len(rows)), "maxwait": None, "errors": 0.1,
                 "p50": 0.084, "p95": 0.31, "p99": 0.92,
             })  # fmt: skip
         waiting = sum(one["waiting"] for one in servers)

@@ -10,23 +10,23 @@ const ACTIONS = {
     title: "Pause",
     key: "Calls that come from now on wait for a place. They are not refused, but each still ends at its own deadline. Calls that have a place go on.",
     server: "Calls to every key of this server wait for a place from now on, also of keys that don't exist yet. They are not refused, but each still ends at its own deadline. Calls that have a place go on.",
+    times: true,
   },
   resume: {
     title: "Resume",
-    key: "Calls that wait get places again, oldest first.",
+    key: "Calls that wait get places again, oldest first. If the whole server is paused, they go on waiting for that.",
     server: "Calls that wait, for any key of this server, get places again, oldest first.",
   },
   drain: {
     title: "Drain",
     strong: true,
-    key: "No new call gets a place. Calls under way finish, then the key's client is closed.",
-    server: "No new call to any key of this server gets a place. Calls under way finish, then its clients are closed.",
+    key: "No new call gets a place until what runs now has settled; then the key's client is closed. This waits up to 30 seconds for it; what hasn't settled by then goes on draining.",
+    server: "No new call to any key of this server gets a place until what runs on it has settled; then its client is closed. This waits up to 30 seconds for all; what hasn't settled by then goes on draining.",
   },
   evict: {
     title: "Evict",
     strong: true,
-    key: "The key's client is closed once it is idle. The next call opens another one and goes on only if that one lists the same definition.",
-    server: "The clients of this server are closed, each once it is idle. Next calls open others.",
+    key: "The key's client is closed if nobody uses it; else nothing is changed. The next call opens another one, and goes on only if that one lists the same definition.",
   },
   kill: {
     title: "Kill client",
@@ -35,16 +35,22 @@ const ACTIONS = {
   },
   refresh: {
     title: "Refresh list",
-    key: "The tool list counts as unsettled: the next list or call asks the server for it again.",
-    server: "The tool lists of all keys of this server count as unsettled: the next list or call of each asks again.",
+    key: "The key's tool list is asked for again now, and an opening that failed is tried again at once. Where the list differs, tools that were listed before are refused as stale.",
   },
   invalidate: {
     title: "Invalidate",
     strong: true,
-    key: "Every tool that was listed for this key so far is refused as binding-changed, also in calls that wait now. Hosts have to list anew.",
-    server: "Every tool that was listed of this server so far is refused as binding-changed, also in calls that wait now. Hosts have to list anew.",
+    key: "Every tool that was listed for this key so far is refused as binding-changed, also in calls that wait now, and its credentials are dropped. Hosts have to list anew.",
+  },
+  cancel: {
+    title: "Withdraw call",
+    strong: true,
+    call: "The call is withdrawn and its server is told. If its request has left, the call ends in doubt: the server may have run it.",
   },
 };
+
+// How long a pause holds. The process ends it by itself, unless it is asked not to.
+const TIMES = [["60", "one minute"], ["600", "ten minutes"], ["3600", "one hour"], ["hold", "until somebody resumes it"]];
 
 export class Control {
   constructor(link) {
@@ -52,6 +58,8 @@ export class Control {
     this.title = h("h2", { id: "ask-title" });
     this.what = h("p", { id: "ask-what" });
     this.facts = h("dl", { class: "facts" });
+    this.time = h("select", { id: "ask-time" }, TIMES.map(([value, text]) => h("option", { value }, text)));
+    this.times = h("p", { class: "field" }, h("label", { for: "ask-time" }, "For "), this.time);
     this.wrong = h("p", { class: "wrong", role: "alert" });
     this.yes = h("button", { type: "button", class: "primary", onclick: () => this.go() });
     this.no = h("button", { type: "button", onclick: () => this.dialog.close() }, "Cancel");
@@ -61,8 +69,9 @@ export class Control {
       this.title,
       this.what,
       this.facts,
+      this.times,
       this.wrong,
-      h("p", { class: "note" }, "What is done here is filed as an event with who asked."),
+      h("p", { class: "note" }, "What is done here is filed as an event, with who asked. A pause for a time also ends soon after this page has gone."),
       h("div", { class: "dialog-buttons" }, this.no, this.yes),
     );
     this.notice = h("div", { class: "notice", role: "status" });
@@ -79,6 +88,7 @@ export class Control {
     if (!this.link.operates) return [];
     return words
       .filter((word) => this.link.offers(word))
+      .filter((word) => target.kind in ACTIONS[word])
       .map((word) => {
         const action = ACTIONS[word];
         const name = `${action.title} ${shown(target.name, 60)}`;
@@ -100,6 +110,8 @@ export class Control {
         .filter(([, value]) => value !== null && value !== undefined)
         .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, shown(value, 200))]),
     );
+    this.times.hidden = !action.times;
+    this.time.value = TIMES[0][0];
     setText(this.wrong, "");
     setText(this.yes, action.title);
     this.yes.className = action.strong ? "primary strong" : "primary";
@@ -112,8 +124,12 @@ export class Control {
     const { word, target, done } = this.asked;
     this.yes.disabled = true;
     setText(this.wrong, "");
+    const words = [word, String(target.id ?? target.name)];
+    const options = {};
+    if (ACTIONS[word].times && this.time.value === "hold") words.push("hold");
+    else if (ACTIONS[word].times) options.for = `${this.time.value}s`;
     try {
-      const result = await this.link.ask([word, String(target.id ?? target.name)]);
+      const result = await this.link.ask(words, options);
       this.dialog.close();
       this.tell(didWhat(word, target, result, this.link.now()));
       done(result);
@@ -138,11 +154,11 @@ function side(value) {
 }
 
 function didWhat(word, target, result, now) {
-  const said = shown(result.what ?? `${ACTIONS[word].title}: ${target.name}`, 300);
+  const parts = [shown(result.what ?? `${ACTIONS[word].title}: ${target.name}`, 300)];
   const [before, after] = [side(result.before), side(result.after)];
-  const change = before || after ? ` Before: ${before || "–"}. After: ${after || "–"}.` : "";
-  let until = "";
-  if (isNumber(result.until)) until = ` Until ${clock(result.until)}, ${lasted(result.until - now)} from now.`;
-  else if (result.until) until = ` Until ${shown(result.until, 200)}.`;
-  return `${said}.${change}${until}`.replaceAll("..", ".");
+  if (before || after) parts.push(`Before: ${before || "–"}`, `after: ${after || "–"}`);
+  if (result.ends) parts.push(`ends ${shown(result.ends, 200)}`);
+  else if (isNumber(result.until)) parts.push(`until ${clock(result.until)}, ${lasted(result.until - now)} from now`);
+  if (result.note) parts.push(shown(result.note, 300));
+  return `${parts.join("; ")}.`;
 }

@@ -57,7 +57,8 @@ export function reconcile(parent, items, keyOf, make, update) {
     if (node === next) next = next.nextElementSibling;
     else parent.insertBefore(node, next);
   }
-  for (const [key, node] of had) if (has.get(key) !== node) node.remove();
+  const used = new Set(has.values());
+  for (const node of had.values()) if (!used.has(node)) node.remove();
   parent.keptRows = has;
 }
 

@@ -1,14 +1,17 @@
 // Rows that fall in from above: refusals, calls, events. While somebody looks closely, that is while the pointer or
 // the focus is in it, nothing moves; what came meanwhile is counted and comes when they leave.
 
-import { calm, h, reconcile, setAttr, setText } from "./dom.js";
+import { calm, h, reconcile, setAttr, setClass, setText } from "./dom.js";
 import { clock, count, lasted, plural, shown } from "./words.js";
 
 const KEPT = 300;
-const DRAWN = 100;
+const DRAWN = 60;
 const EVERY = 250;
 
-let lastNumber = 0;
+// What comes again after a reconnect is known by this.
+export function idOf(event) {
+  return event.kind === "call" ? `${event.call_id} ${event.at}` : `${event.kind} ${event.n ?? event.at}`;
+}
 
 // What came, newest first; bounded, and filtered by who looks.
 export class Fallen {
@@ -17,10 +20,12 @@ export class Fallen {
     this.total = 0;
     this.dropped = 0;
     this.codes = new Map();
+    this.ids = new Set();
   }
 
   clear() {
     this.items = [];
+    this.ids.clear();
     this.total = 0;
     this.dropped = 0;
     this.codes.clear();
@@ -30,18 +35,16 @@ export class Fallen {
     if (typeof frame.dropped === "number") this.dropped += frame.dropped;
     for (const event of frame.events ?? []) {
       if (event === null || typeof event !== "object") continue;
+      const id = idOf(event);
+      if (this.ids.has(id)) continue;
+      this.ids.add(id);
       this.total += 1;
       const code = shown(event.code ?? event.kind, 60);
       if (this.codes.size < 200 || this.codes.has(code)) this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
-      this.items.unshift({ number: (lastNumber += 1), code, event });
+      this.items.unshift({ id, code, event });
     }
-    if (this.items.length > KEPT) this.items.length = KEPT;
+    for (const old of this.items.splice(KEPT)) this.ids.delete(old.id);
   }
-}
-
-function place(text, where, kind = "id") {
-  const seen = shown(text, 80);
-  return where ? h("a", { class: kind, href: where }, seen) : h("span", { class: kind }, seen);
 }
 
 const PLAIN = new Set(["at", "n", "kind", "key", "server", "tool", "code", "call_id"]);
@@ -53,22 +56,45 @@ function factsOf(event) {
     .join(" · ");
 }
 
-export function feedRow({ code, event }) {
-  const isCall = event.kind === "call";
-  const at = shown(event.key, 40);
-  const bad = event.outcome === "failed" ? "bad" : event.outcome === "refused" ? "warn" : "";
-  return h(
-    "li",
-    { class: `feed-row ${isCall ? "" : "feed-event"}` },
-    h("time", { class: "feed-at" }, clock(event.at, true)),
-    h("span", { class: `code ${bad}` }, isCall ? shown(event.code ?? event.outcome, 60) : code),
-    isCall
-      ? place(`${shown(event.server || "host", 60)} / ${shown(event.tool || event.method, 60)}`, `#/call/${encodeURIComponent(event.call_id)}`, "feed-what")
-      : h("span", { class: "feed-what" }, [shown(event.server, 60), factsOf(event)].filter(Boolean).join(" · ")),
-    event.key ? place(at, `#/actor/${encodeURIComponent(event.key)}`) : h("span"),
-    h("span", { class: "feed-took number" }, isCall ? lasted(event.took) : ""),
-    h("span", { class: "feed-delivery" }, shown(event.delivery, 30)),
-  );
+// A row that can be filled again: at a thousand a second rows are not made, only written anew.
+export class FeedRow {
+  constructor() {
+    this.at = h("time", { class: "feed-at" });
+    this.code = h("span", { class: "code" });
+    this.what = h("a", { class: "feed-what" });
+    this.key = h("a", { class: "id" });
+    this.took = h("span", { class: "feed-took number" });
+    this.delivery = h("span", { class: "feed-delivery" });
+    this.node = h("li", { class: "feed-row" }, this.at, this.code, this.what, this.key, this.took, this.delivery);
+    this.node.row = this;
+  }
+
+  fill({ code, event }) {
+    const isCall = event.kind === "call";
+    setText(this.at, clock(event.at, true));
+    setText(this.code, isCall ? shown(event.code ?? event.outcome, 60) : code);
+    setClass(this.code, `code ${event.outcome === "failed" ? "bad" : event.outcome === "refused" ? "warn" : ""}`);
+    setText(
+      this.what,
+      isCall
+        ? `${shown(event.server || "host", 60)} / ${shown(event.tool || event.method, 60)}`
+        : [shown(event.server, 60), factsOf(event)].filter(Boolean).join(" · "),
+    );
+    setAttr(this.what, "href", isCall ? `#/call/${encodeURIComponent(event.call_id)}` : null);
+    setText(this.key, shown(event.key, 40));
+    setAttr(this.key, "href", event.key ? `#/actor/${encodeURIComponent(event.key)}` : null);
+    setText(this.took, isCall ? lasted(event.took) : "");
+    setText(this.delivery, shown(event.delivery, 30));
+    return this.node;
+  }
+}
+
+// Show these items, newest first, in the rows that are there already as far as they go.
+export function showRows(list, items) {
+  const wanted = new Set(items.map((item) => item.id));
+  // the topmost is taken first: where all are new, each row stays where it is and none is moved
+  const spare = [...(list.keptRows ?? [])].filter(([id]) => !wanted.has(id)).map(([, node]) => node.row).reverse();
+  reconcile(list, items, (item) => item.id, (item) => (spare.pop() ?? new FeedRow()).fill(item));
 }
 
 export class Feed {
@@ -125,11 +151,11 @@ export class Feed {
       return;
     }
     const dropped = fallen.dropped ? `, ${count(fallen.dropped)} dropped on the way here` : "";
-    setText(this.said, `${plural(fallen.total, "entry", "entries")} since this page is open${dropped}`);
+    setText(this.said, `${plural(fallen.total, "entry", "entries")}${dropped}`);
     if (!anyway && this.drawn === fallen.total) return;
     this.drawn = fallen.total;
     const items = fallen.items.filter(this.fits).slice(0, DRAWN);
-    reconcile(this.list, items, (item) => item.number, feedRow);
+    showRows(this.list, items);
     this.empty.hidden = items.length > 0;
   }
 }

@@ -40,6 +40,7 @@ export class Link extends EventTarget {
     this.early = new Map(); // frames of a stream whose number is not known yet
     this.lastId = 0;
     this.skew = 0;
+    this.heard = 0; // when the last frame came
     try {
       this.token = sessionStorage.getItem(KEPT);
     } catch {
@@ -55,6 +56,7 @@ export class Link extends EventTarget {
   }
 
   signIn(token, keep) {
+    this.byHand = true;
     this.token = token;
     this.said = "";
     this.failures = 0;
@@ -92,6 +94,11 @@ export class Link extends EventTarget {
     return (this.hello?.commands ?? []).some((one) => String(one?.words?.[0] ?? "") === word);
   }
 
+  // For how long a process that should speak every second has said nothing.
+  get silent() {
+    return this.live ? (performance.now() - this.heard) / 1000 : 0;
+  }
+
   // The process's unix time now, by its own clock.
   now() {
     return Date.now() / 1000 + this.skew;
@@ -106,6 +113,7 @@ export class Link extends EventTarget {
     socket.onopen = () => socket.send(JSON.stringify({ token: this.token }));
     socket.onmessage = (event) => {
       if (socket !== this.socket || typeof event.data !== "string") return;
+      this.heard = performance.now();
       let frame;
       try {
         frame = JSON.parse(event.data);

@@ -29,14 +29,15 @@ class App extends EventTarget {
     this.control = new Control(this.link);
     this.keys = new Keys(this.commands(), new SingleKeys());
     this.follow();
-    addEventListener("hashchange", () => this.route());
+    addEventListener("hashchange", () => location.hash === this.at || this.route());
     this.link.addEventListener("state", () => this.changed());
-    this.shell.show();
     this.link.start();
   }
 
+  // At once, so that the next key that somebody presses meets the view that they asked for.
   go(where) {
     location.hash = where;
+    this.route();
   }
 
   commands() {
@@ -65,7 +66,7 @@ class App extends EventTarget {
       for (const number of NUMBERS) this.remember(number, frame.overview);
       this.dispatchEvent(new Event("overview"));
     });
-    this.link.stream(["tail"], { kind: "call", outcome: "refused,failed" }, (frame) => {
+    this.link.stream(["tail", "refusals"], { last: 100 }, (frame) => {
       if (frame.restart && this.link.other) this.refusals.clear();
       else this.refusals.take(frame);
     });
@@ -91,7 +92,10 @@ class App extends EventTarget {
       this.overview = null;
       this.refusals.clear();
       for (const history of this.histories.values()) history.clear();
-    } else if (link.live && this.view === null) this.route(false);
+    } else if (link.live && this.view === null) {
+      this.route(link.byHand === true); // the form that had the focus is gone
+      link.byHand = false;
+    }
   }
 
   leave() {
@@ -103,6 +107,7 @@ class App extends EventTarget {
   route(focus = true) {
     if (this.link.hello === null) return;
     this.leave();
+    this.at = location.hash;
     const parts = location.hash.replace(/^#\/?/, "").split("/").map((part) => {
       try {
         return decodeURIComponent(part);
@@ -125,6 +130,9 @@ class App extends EventTarget {
     this.shell.main.replaceChildren(this.view.node);
     this.shell.at({ actor: "actors", call: "live" }[name] ?? (known ? name : "overview"));
     document.title = `${this.view.title} – ${shown(this.link.hello.name, 60)} – afpool console`;
+    for (const current of this.shell.main.querySelectorAll(".subnav [aria-current]")) {
+      current.parentElement.scrollLeft = Math.max(0, current.offsetLeft - 120);
+    }
     scrollTo(0, 0);
     if (focus) (this.shell.main.querySelector("h1") ?? this.shell.main).focus({ preventScroll: true });
   }

@@ -12,6 +12,8 @@ export const PLACES = [
   { name: "tables", title: "Tables", where: "#/tables" },
 ];
 
+const SILENT = 4; // seconds without a word from a process that speaks every second
+
 export class Shell {
   constructor(app, themeButton, help) {
     this.app = app;
@@ -44,7 +46,7 @@ export class Shell {
     document.body.append(skip, this.top, this.banner, this.main, this.door, this.loud);
     link.addEventListener("state", () => this.show());
     link.addEventListener("dropped", () => this.show());
-    setInterval(() => this.link.state === "away" && this.show(), 1000);
+    setInterval(() => (link.state === "away" || link.silent > SILENT || this.silent) && this.show(), 1000);
   }
 
   get link() {
@@ -95,7 +97,9 @@ export class Shell {
       this.dropped.hidden = link.dropped === 0;
       setText(this.dropped, `${count(link.dropped)} dropped`);
       const away = state === "away";
-      this.banner.hidden = !away;
+      this.silent = link.silent > SILENT;
+      this.banner.hidden = !away && !this.silent;
+      this.bannerTry.hidden = !away;
       this.main.classList.toggle("stale", away);
       if (away) {
         const ago = lasted(Math.round((Date.now() - link.since) / 1000) || 0);
@@ -103,6 +107,10 @@ export class Shell {
         const why = link.reason ? ` It said: ${shown(link.reason, 200)}.` : "";
         setText(this.bannerText, `The process went away ${ago === "0" ? "just now" : `${ago} ago`}.${why} What stands here is from then. ${next ? `Next try in ${plural(next, "second")}.` : "Trying now…"}`);
         if (this.shown !== "away") setText(this.loud, "The process went away. It is tried again.");
+      } else if (this.silent) {
+        setText(this.state, "silent");
+        setClass(this.state, "state away");
+        setText(this.bannerText, `The process has said nothing for ${lasted(Math.round(link.silent))}, though it should every second: its event loop may hang. \`afpool console\` on that machine shows the stacks of its threads all the same.`);
       } else if (this.shown === "away" && state === "live") {
         setText(this.loud, link.other ? `Live again: another process answers now, pid ${shown(hello.pid, 12)}.` : "Live again.");
       }

@@ -2,8 +2,9 @@
 // can be shown here.
 
 import { h, reconcile, setAttr, setText } from "./dom.js";
-import { cell, isNumeric, pretty, shown } from "./words.js";
+import { cell, clock, isNumber, isNumeric, lasted, pretty, shown } from "./words.js";
 
+const TITLES = { maxwait: "oldest wait" };
 const LINKS = { key: "actor", call: "call", call_id: "call", actor: "actor" };
 
 function linkOf(column, value) {
@@ -32,7 +33,9 @@ export class DataTable {
     if (shape !== this.shape) {
       this.shape = shape;
       this.heads = columns.map((column) => this.headOf(column));
-      this.head.replaceChildren(...this.heads, ...(this.extra ? [h("th", { scope: "col" }, h("span", { class: "unseen" }, "Control"))] : []));
+      const head = this.heads.slice();
+      if (this.extra) head.splice(1, 0, h("th", { scope: "col" }, h("span", { class: "unseen" }, "Control")));
+      this.head.replaceChildren(...head);
       reconcile(this.body, [], () => "", () => null);
     }
     columns.forEach((column, i) => {
@@ -56,20 +59,20 @@ export class DataTable {
   }
 
   headOf(column) {
-    const name = shown(column.name, 60).replaceAll("_", " ");
+    const name = TITLES[column.name] ?? shown(column.name, 60).replace(/_s$/, "/s").replaceAll("_", " ");
     const inside = this.sorted ? h("button", { type: "button", onclick: () => this.sorted(column.name) }, name) : name;
-    return h("th", { scope: "col", class: isNumeric(column.kind) ? "number" : "" }, inside);
+    return h("th", { scope: "col", class: isNumeric(column.kind) ? "number" : "", title: column.help ? shown(column.help, 200) : null }, inside);
   }
 
   make(row, columns) {
     const cells = columns.map((column) => h("td", { class: `${isNumeric(column.kind) ? "number" : ""} ${["key", "id"].includes(column.kind) ? "id" : ""}` }));
-    if (this.extra) cells.push(h("td", { class: "table-extra" }, this.extra(row, columns)));
+    if (this.extra) cells.splice(1, 0, h("td", { class: "table-extra" }, this.extra(row, columns)));
     return h("tr", {}, cells);
   }
 
   update(node, row, columns) {
     columns.forEach((column, i) => {
-      const td = node.children[i];
+      const td = node.children[this.extra && i > 0 ? i + 1 : i];
       const text = cell(row[i], column.kind);
       const where = this.linked(column, row[i]);
       const inside = td.firstElementChild;
@@ -82,6 +85,13 @@ export class DataTable {
   }
 }
 
+// A text of the process in which `names` stand between backticks.
+export function prose(text, longest = 2000) {
+  return shown(text, longest)
+    .split("`")
+    .map((part, i, all) => (i % 2 === 1 && i < all.length - 1 ? h("code", {}, part) : part));
+}
+
 // Names and values of anything, for facts that no table has a column for.
 export function factList(facts, { skip = [], depth = 0 } = {}) {
   const entries = Object.entries(facts ?? {}).filter(([name, value]) => !skip.includes(name) && value !== null && value !== undefined && value !== "");
@@ -92,6 +102,8 @@ export function factList(facts, { skip = [], depth = 0 } = {}) {
   );
 }
 
+const LASTING = new Set(["took", "age", "ends_in", "expires_in", "left", "waited", "since", "whole", "budget"]);
+const INSTANTS = new Set(["at", "began", "until"]);
 const CALLS = new Set(["call_id", "parent", "repeated_of", "held_by", "for", "call"]);
 
 function factValue(name, value, depth) {
@@ -103,6 +115,9 @@ function factValue(name, value, depth) {
   }
   if (typeof value === "string" && CALLS.has(name)) return h("a", { class: "id", href: `#/call/${encodeURIComponent(value)}` }, shown(value, 120));
   if (typeof value === "string" && name === "key") return h("a", { class: "id", href: `#/actor/${encodeURIComponent(value)}` }, shown(value, 120));
+  if (isNumber(value) && LASTING.has(name)) return lasted(value);
+  if (isNumber(value) && INSTANTS.has(name)) return clock(value, true);
+  if (isNumber(value) && !Number.isInteger(value)) return String(Number(value.toPrecision(6)));
   if (typeof value === "boolean") return value ? "yes" : "no";
   return h("span", { class: "fact" }, shown(value, 2000));
 }

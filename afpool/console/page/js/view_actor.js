@@ -1,8 +1,8 @@
 // One actor: where each of its operations waits now, who is in its queue, what it did in the last minute.
 
-import { h, reconcile, setText } from "./dom.js";
-import { feedRow } from "./feed.js";
-import { DataTable } from "./table.js";
+import { h, setText } from "./dom.js";
+import { idOf, showRows } from "./feed.js";
+import { DataTable, factList } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { isNumber, lasted, plural, shown } from "./words.js";
 
@@ -13,10 +13,12 @@ const RUNNING = [
   { name: "call_id", kind: "id" }, { name: "tool", kind: "text" }, { name: "waits_for", kind: "text" }, { name: "since", kind: "seconds" },
 ];
 const QUEUE = [{ name: "call_id", kind: "id" }, { name: "tool", kind: "text" }, { name: "waited", kind: "seconds" }];
-const TURNS = [{ name: "at", kind: "unix" }, { name: "message", kind: "text" }, { name: "took", kind: "seconds" }];
+const TURNS = [{ name: "at", kind: "unix" }, { name: "message", kind: "text" }, { name: "verdict", kind: "text" }, { name: "took", kind: "seconds" }];
 const SHOWN = [
   ["server", "server"], ["state", "state"], ["in flight", "in_flight"], ["waiting", "waiting"], ["client", "client"], ["generation", "generation"], ["epoch", "epoch"],
 ];
+
+const PARTS = { held_since: "Held since", backoff: "Back-off", connection: "Connection", list: "Tool list" };
 
 function section(id, title, content) {
   const extra = h("span", { class: "note" });
@@ -50,12 +52,13 @@ export function actorView(app, key) {
   );
   const control = h("div", { class: "control", role: "group", "aria-label": "Control of this actor" });
   const wrong = h("p", { class: "wrong", role: "alert" });
-  const timeline = new Timeline();
+  const timeline = new Timeline((id) => app.go(`#/call/${encodeURIComponent(id)}`));
   const running = part("Running operations", RUNNING);
   const queue = part("Queue", QUEUE);
   const turns = part("Last turns", TURNS);
   const feed = h("ol", { class: "feed-rows", "aria-label": "Calls and events of this actor" });
   const last = h("div", { class: "last-refusal" });
+  const more = h("div", { class: "halves" });
   const runningPart = section("h-running", "Running", running.node);
   const queuePart = section("h-queue", "Queue", queue.node);
   const node = h(
@@ -68,12 +71,13 @@ export function actorView(app, key) {
     last,
     section("h-timeline", "Timeline", h("div", { class: "timeline-frame" }, timeline.node)).node,
     h("div", { class: "halves" }, runningPart.node, queuePart.node),
+    more,
     h("div", { class: "halves" }, section("h-turns", "Last turns", turns.node).node, section("h-happened", "Calls and events", feed).node),
   );
 
   let actor = null;
   let events = [];
-  let number = 0;
+  let tracing = null;
   let asking = false;
   const now = () => ({
     state: actor?.state, "in flight": actor?.in_flight, waiting: actor?.waiting, client: actor?.client ?? "none",
@@ -84,6 +88,9 @@ export function actorView(app, key) {
       ...app.control.buttons(["pause", "resume", "drain", "refresh", "evict", "invalidate"], { kind: "key", name, id: key }, now, poll),
       ...(isNumber(actor?.client) || typeof actor?.client === "string"
         ? app.control.buttons(["kill"], { kind: "client", name: String(actor.client), id: actor.client }, now, poll)
+        : []),
+      ...(app.link.operates && app.link.offers("trace")
+        ? [h("button", { type: "button", "aria-pressed": String(tracing !== null), onclick: trace }, tracing ? "End trace" : "Trace")]
         : []),
     );
   }
@@ -121,13 +128,33 @@ export function actorView(app, key) {
         ? [h("p", { class: "note" }, "Last refusal: ", h("a", { href: `#/call/${encodeURIComponent(refusal.call_id)}` }, h("span", { class: "code warn" }, shown(refusal.code, 60))), ` ${lasted(app.link.now() - refusal.at)} ago`)]
         : []),
     );
-    for (const event of list(found.events)) if (!events.some((one) => one.event.n === event.n)) keep(event);
+    for (const event of list(found.events)) keep(event);
+    more.replaceChildren(...Object.entries(PARTS).filter(([name]) => found[name]).map(([name, title]) =>
+      h("section", {}, h("h2", {}, title), factList(found[name]))));
     draw();
   }
 
   function keep(event) {
-    events.push({ number: (number += 1), code: shown(event.kind, 60), event });
+    const id = idOf(event);
+    if (events.some((one) => one.id === id)) return;
+    events.push({ id, code: shown(event.kind, 60), event });
     if (events.length > KEPT) events = events.slice(-KEPT);
+  }
+
+  // Every message of the actor, as long as somebody asks for it.
+  function trace() {
+    if (tracing) {
+      tracing();
+      tracing = null;
+    } else {
+      tracing = app.link.stream(["trace", key, "on"], {}, (frame) => {
+        for (const event of list(frame.events)) keep(event);
+        if (frame.error) setText(wrong, shown(frame.error.message));
+        if (frame.error || frame.end) tracing = null;
+        buttons();
+      });
+    }
+    buttons();
   }
 
   function draw() {
@@ -140,15 +167,15 @@ export function actorView(app, key) {
       events: recent.filter((one) => one.kind !== "call" && one.kind !== "turn"),
     });
     const newest = events.slice().sort((a, b) => b.event.at - a.event.at).slice(0, 40);
-    reconcile(feed, newest, (one) => one.number, feedRow);
+    showRows(feed, newest);
   }
 
-  const stop = app.link.stream(["tail"], { key }, (frame) => {
+  const stop = app.link.stream(["tail"], { key, last: 60 }, (frame) => {
     if (frame.restart) {
       buttons();
       poll();
     }
-    for (const event of list(frame.events)) if (event.n === undefined || !events.some((one) => one.event.n === event.n)) keep(event);
+    for (const event of list(frame.events)) keep(event);
   });
   const ticking = setInterval(() => {
     draw();
@@ -160,6 +187,7 @@ export function actorView(app, key) {
     title: `Actor ${name}`,
     close() {
       stop();
+      tracing?.();
       clearInterval(ticking);
       timeline.close();
     },

@@ -159,7 +159,7 @@ export function actorsView(app, only = "") {
   server.replaceChildren();
   reconcile(server, [{ value: "", text: "All servers" }], (one) => `=${one.value}`, (one) => h("option", { value: one.value }, one.text));
 
-  const stop = app.link.stream(["watch", "actors"], {}, (frameOf) => {
+  const stop = app.link.stream(["watch", "actors"], { every: 0.5 }, (frameOf) => {
     if (frameOf.restart) {
       actors.clear();
       setText(wrong, "");

@@ -2,11 +2,11 @@
 // An artifact's reference leads to the same view, with the calls that made it.
 
 import { h, setText } from "./dom.js";
-import { factList } from "./table.js";
+import { factList, prose } from "./table.js";
 import { waterfall } from "./waterfall.js";
 import { clock, isNumber, lasted, pretty, shown } from "./words.js";
 
-const SKIPPED = ["kind", "stages", "facts", "arguments", "happened", "began", "at", "took", "outcome", "code", "delivery", "call_id", "server", "tool"];
+const SKIPPED = ["kind", "stages", "facts", "arguments", "happened", "began", "at", "took", "outcome", "code", "delivery", "call_id", "server", "tool", "tool_error", "key"];
 const SOURCES = { use: "the call", event: "an event", definition: "definitions", artifact: "an artifact", sibling: "another call" };
 
 function clauseRow(clause, number, marked) {
@@ -18,7 +18,7 @@ function clauseRow(clause, number, marked) {
     h(
       "div",
       {},
-      h("p", {}, isNumber(clause.at) ? h("span", { class: "clause-at" }, clause.at < 0 ? `−${lasted(-clause.at)}` : `+${lasted(clause.at)}`) : null, shown(clause.text, 2000)),
+      h("p", {}, isNumber(clause.at) ? h("span", { class: "clause-at" }, clause.at < 0 ? `−${lasted(-clause.at)}` : `+${lasted(clause.at)}`) : null, prose(clause.text)),
       h("div", { class: "clause-from" }, h("span", {}, `from ${SOURCES[clause.source] ?? shown(clause.source, 30)}`), facts ? h("details", {}, h("summary", {}, "facts"), factList(facts)) : null),
     ),
   );
@@ -65,7 +65,7 @@ export function callView(app, id) {
   function show(found) {
     const use = found.use !== null && typeof found.use === "object" ? found.use : null;
     const clauses = (Array.isArray(found.clauses) ? found.clauses : []).filter((one) => one !== null && typeof one === "object");
-    setText(headline, shown(found.headline, 2000));
+    headline.replaceChildren(...prose(found.headline));
     let drawn = null;
     if (use !== null && isNumber(use.began)) {
       drawn = waterfall(use, clauses, app.link.now());
@@ -73,9 +73,11 @@ export function callView(app, id) {
       const look = use.outcome === "ok" ? "ok" : use.outcome === "refused" ? "warn" : use.outcome ? "bad" : "";
       summary.replaceChildren(
         h("span", { class: `code ${look}` }, shown(use.code ?? use.outcome ?? "running", 60)),
+        use.tool_error ? h("span", { class: "code warn" }, "tool-error") : "",
         h("span", {}, `${shown(use.server || "host", 60)} / ${shown(use.tool || use.method, 80)}`),
         use.key ? h("a", { class: "id", href: `#/actor/${encodeURIComponent(use.key)}` }, shown(use.key, 40)) : "",
         use.delivery ? h("span", { class: "note" }, `delivery: ${shown(use.delivery, 30)}`) : "",
+        ...(drawn.running ? app.control.buttons(["cancel"], { kind: "call", name: id, id }, () => ({ "waits for": use.waits_for }), ask, true) : []),
       );
       const given = use.arguments === undefined ? [] : [h("h3", {}, "Arguments as they may be shown"), h("pre", { tabIndex: 0 }, pretty(use.arguments))];
       facts.replaceChildren(h("h2", { id: "h-facts" }, "Facts"), factList(use, { skip: SKIPPED }), ...given);

@@ -7,13 +7,13 @@ import { count, shown } from "./words.js";
 
 const KINDS = [
   ["refusals", "Refusals and failures", null],
-  ["calls", "Every call", { kind: "call" }],
-  ["events", "Events", { kind: "event" }],
+  ["calls", "Every call", "calls"],
+  ["events", "Events", "events"],
 ];
 
 export function liveView(app, kind = "refusals", code = "") {
-  const [, label, filter] = KINDS.find(([name]) => name === kind) ?? KINDS[0];
-  const fallen = filter === null ? app.refusals : new Fallen();
+  const [, label, what] = KINDS.find(([name]) => name === kind) ?? KINDS[0];
+  const fallen = what === null ? app.refusals : new Fallen();
   let wanted = code;
   const wrong = h("p", { class: "wrong", role: "alert" });
   const feed = new Feed(fallen, `${label}, newest first`, (item) => !wanted || item.code === wanted);
@@ -57,9 +57,9 @@ export function liveView(app, kind = "refusals", code = "") {
     });
   }
 
-  const stop = filter === null
+  const stop = what === null
     ? () => {}
-    : app.link.stream(["tail"], filter, (frame) => {
+    : app.link.stream(["tail", what], { last: 100 }, (frame) => {
         if (frame.error) setText(wrong, shown(frame.error.message));
         else if (frame.end) setText(wrong, `The process ended this stream: ${shown(frame.end)}`);
         else if (frame.restart) setText(wrong, "");

@@ -129,8 +129,9 @@ function refusalTable() {
 }
 
 const SERVER_COLUMNS = [
-  { name: "server", kind: "text" }, { name: "state", kind: "text" }, { name: "actors", kind: "count" }, { name: "clients", kind: "count" },
-  { name: "in_flight", kind: "count" }, { name: "waiting", kind: "count" }, { name: "calls", kind: "rate" },
+  { name: "server", kind: "text" }, { name: "state", kind: "text" }, { name: "keys", kind: "count", from: "actors" }, { name: "clients", kind: "count" },
+  { name: "in_flight", kind: "count" }, { name: "waiting", kind: "count" }, { name: "oldest", kind: "seconds", from: "maxwait" },
+  { name: "calls/s", kind: "rate", from: "rate" }, { name: "errors/s", kind: "rate", from: "errors" },
   { name: "p50", kind: "seconds" }, { name: "p95", kind: "seconds" }, { name: "p99", kind: "seconds" },
 ];
 
@@ -163,7 +164,7 @@ export function overviewView(app) {
     for (const one of tiles) one.show(overview);
     stages.show((Array.isArray(overview.stages) ? overview.stages : []).filter((one) => typeof one?.stage === "string"));
     refusals.show(Array.isArray(overview.refusals) ? overview.refusals : []);
-    const rows = (Array.isArray(overview.servers) ? overview.servers : []).map((one) => SERVER_COLUMNS.map((column) => one?.[column.name]));
+    const rows = (Array.isArray(overview.servers) ? overview.servers : []).map((one) => SERVER_COLUMNS.map((column) => one?.[column.from ?? column.name]));
     servers.show({ columns: SERVER_COLUMNS, rows });
     const lost = (Array.isArray(overview.sinks) ? overview.sinks : []).filter((one) => one?.dropped > 0);
     sinks.hidden = lost.length === 0;

@@ -1,10 +1,11 @@
 // Servers with their control, the lints, and any table that the process has.
 
 import { h, reconcile, setAttr, setText } from "./dom.js";
-import { DataTable } from "./table.js";
+import { DataTable, prose } from "./table.js";
 import { serverLink } from "./view_overview.js";
 import { count, lasted, plural, shown } from "./words.js";
 
+const list = (value) => (Array.isArray(value) ? value.filter((one) => one !== null && typeof one === "object") : []);
 const problem = (error) => [error.message, ...(error.tries ?? [])].map((one) => shown(one)).join(" — ");
 
 // Ask now, then again and again while the view is there and the page is in sight.
@@ -46,7 +47,7 @@ export function serversView(app) {
     linked: serverLink,
     extra: (row, columns) => {
       const name = nameOf(row, columns);
-      return app.control.buttons(["pause", "resume", "drain", "refresh", "invalidate"], { kind: "server", name }, facts(name), () => asks.once(), true);
+      return app.control.buttons(["pause", "resume", "drain"], { kind: "server", name }, facts(name), () => asks.once(), true);
     },
   });
   let operates = app.link.operates;
@@ -69,31 +70,33 @@ const LEVELS = { bad: "Bad", warn: "Look at", ok: "Fine" };
 export function checksView(app) {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const total = h("span", { class: "total" });
-  const list = h("ul", { class: "checks" });
+  const rows = h("ul", { class: "checks" });
   const make = (one) => h(
     "li",
     { class: `check ${["bad", "warn", "ok"].includes(one.level) ? one.level : ""}` },
     h("span", { class: "check-level" }, LEVELS[one.level] ?? shown(one.level, 20)),
-    h("div", {}, h("p", { class: "check-what" }, shown(one.what, 300)), one.detail ? h("p", {}, shown(one.detail, 1000)) : null, one.try ? h("p", { class: "note" }, "Try: ", h("code", {}, shown(Array.isArray(one.try) ? one.try.join(" · ") : one.try, 300))) : null),
+    h("div", {}, h("p", { class: "check-what" }, prose(one.what, 300)), one.detail ? h("p", {}, prose(one.detail, 1000)) : null, one.advice ? h("p", { class: "note" }, prose(one.advice, 600)) : null, one.try?.length ? h("p", { class: "note" }, "Try: ", [one.try].flat().map((line, i) => [i ? ", " : null, h("code", {}, shown(line, 300))])) : null),
   );
   const asks = repeated(app, 5000, async () => {
     const found = await app.link.ask(["check"]);
     const checks = (Array.isArray(found.found) ? found.found : []).filter((one) => one !== null && typeof one === "object");
     const order = ["bad", "warn", "ok"];
     checks.sort((a, b) => order.indexOf(a.level) - order.indexOf(b.level));
-    reconcile(list, checks, (one) => JSON.stringify(one), make);
+    reconcile(rows, checks, (one) => JSON.stringify(one), make);
     const open = checks.filter((one) => one.level !== "ok").length;
     setText(total, open ? `${count(open)} of ${count(checks.length)} to look at` : `${plural(checks.length, "check")}, all fine`);
   }, wrong);
   const again = h("button", { type: "button", onclick: () => asks.once() }, "Check now");
-  const node = h("div", { class: "view" }, h("div", { class: "view-head" }, h("h1", { tabIndex: -1 }, "Checks"), total, again), wrong, list);
+  const node = h("div", { class: "view" }, h("div", { class: "view-head" }, h("h1", { tabIndex: -1 }, "Checks"), total, again), wrong, rows);
   return { node, title: "Checks", close: () => asks.close() };
 }
 
 export function tablesView(app, name = "") {
   const tables = (app.link.hello?.tables ?? []).filter((one) => typeof one?.name === "string");
+  if (app.link.offers("tree")) tables.push({ name: "tree", help: "The tasks of the process, and what each waits for." });
   const described = tables.find((one) => one.name === name) ?? tables[0];
   const current = described?.name ?? "";
+  const helps = new Map(list(described?.columns).map((column) => [column.name, column.help]));
   let sort = "";
   let limit = 100;
   let asks = null;
@@ -109,9 +112,25 @@ export function tablesView(app, name = "") {
   } }, "Show more");
   const filter = h("input", { type: "search", id: "table-filter", placeholder: "server=desk state=open", autocomplete: "off", onchange: () => asks.once() });
   setAttr(filter, "spellcheck", "false");
+  const tree = current === "tree";
   const options = () => Object.fromEntries(filter.value.trim().split(/\s+/).filter((one) => one.includes("=")).map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)]));
+  const lines = h("ol", { class: "tree", hidden: !tree, tabIndex: 0, "aria-label": "Tasks" });
+  table.node.hidden = tree;
+  function showTree(found) {
+    const items = list(found.lines).map((line, i) => ({ key: `${i} ${line.depth} ${line.name}`, line }));
+    reconcile(lines, items, (item) => item.key, ({ line }) => {
+      const node = h("li", {}, h("span", { class: "tree-name" }, shown(line.name, 200)), h("span", { class: "note" }));
+      node.style.paddingLeft = `${Math.min(24, Number(line.depth) || 0) * 1.25}rem`;
+      return node;
+    }, (node, { line }) => setText(node.lastElementChild, line.waits ? shown(line.waits, 200) : ""));
+    setText(total, `${count(items.length)} of ${plural(found.total ?? items.length, "task")}`);
+  }
   asks = repeated(app, 2000, async () => {
     if (!current) return;
+    if (tree) {
+      showTree(await app.link.ask(["tree"], { limit: 500 }));
+      return;
+    }
     const began = performance.now();
     const found = await app.link.ask(["show", current], { ...options(), sort, limit });
     if (!Array.isArray(found.rows)) {
@@ -119,7 +138,7 @@ export function tablesView(app, name = "") {
       table.show({ columns: [{ name: "line", kind: "text" }], rows: (found.lines ?? []).map((line) => [typeof line === "string" ? line : JSON.stringify(line)]) });
       return;
     }
-    table.show({ columns: found.columns, rows: found.rows }, sort);
+    table.show({ columns: found.columns.map((column) => ({ ...column, help: helps.get(column.name) })), rows: found.rows }, sort);
     const all = found.total ?? found.rows.length;
     setText(total, `${count(found.rows.length)} of ${plural(all, "row")}`);
     setAttr(total, "title", `answered in ${lasted((performance.now() - began) / 1000)}`);
@@ -129,10 +148,11 @@ export function tablesView(app, name = "") {
     "div",
     { class: "view tables" },
     h("div", { class: "view-head" }, h("h1", { tabIndex: -1 }, "Tables"), total),
-    h("nav", { class: "subnav", "aria-label": "Tables" }, tables.map((one) => h("a", { href: `#/tables/${encodeURIComponent(one.name)}`, "aria-current": one.name === current ? "page" : null }, shown(one.name, 40)))),
-    h("div", { class: "filters" }, h("p", { class: "note grow" }, shown(described?.help, 300)), h("label", { class: "field" }, h("span", { class: "unseen" }, "Filter by column"), filter)),
+    h("nav", { class: "subnav wraps", "aria-label": "Tables" }, tables.map((one) => h("a", { href: `#/tables/${encodeURIComponent(one.name)}`, "aria-current": one.name === current ? "page" : null }, shown(one.name, 40)))),
+    h("div", { class: "filters" }, h("p", { class: "note grow" }, shown(described?.help, 300)), h("label", { class: "field", hidden: tree }, h("span", { class: "unseen" }, "Filter by column"), filter)),
     wrong,
     table.node,
+    lines,
     more,
   );
   return { node, title: `Table ${current}`, search: filter, close: () => asks.close() };
