@@ -31,8 +31,12 @@ def duration(seconds: float) -> str:
     sign, passed = ("-", -seconds) if seconds < 0 else ("", seconds)
     if not math.isfinite(passed):
         return "-"
+    if not passed:
+        return "0 ms"
+    if passed < 0.0000995:
+        return f"{sign}{passed * 1e6:.2g} µs"
     if passed < 0.00995:
-        return f"{sign}{passed * 1000:.2g} ms" if passed else "0 ms"
+        return f"{sign}{passed * 1000:.2g} ms"
     if passed < 0.9995:
         return f"{sign}{passed * 1000:.0f} ms"
     if passed < 9.95:
@@ -97,7 +101,7 @@ def for_people(kind: str, value: Any, now: Callable[[], float]) -> str:
         now: Gives the server's clock, in seconds since 1970.
     """
     if value is True or value is False:
-        return "yes" if value else "-"
+        return "yes" if value else "-" if kind == "flag" else "no"
     if not isinstance(value, int | float) or not math.isfinite(value):
         return plain(value)
     if kind == "seconds":

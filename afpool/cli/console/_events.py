@@ -60,7 +60,7 @@ def _call(event: dict[str, Any], look: Look) -> tuple[str, list[str]]:
     took = event.get("took")
     parts = [
         f"{place:<{_PLACE}}",
-        plain(event.get("code")) if event.get("code") else "",
+        plain(event.get("code")) if event.get("code") else "tool_error" if event.get("tool_error") else "",
         _seconds(took, look),
         plain(event.get("key")) if event.get("key") else "",
         plain(event.get("call_id")) if event.get("call_id") else "",

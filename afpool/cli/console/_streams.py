@@ -61,7 +61,7 @@ def _frame(session: Session, frame: dict[str, Any], screen: Screen, most: int | 
         if out.json:
             out.line(told)
         else:
-            screen.draw(overview(told, session.look), session.name)
+            screen.draw(overview(told, session.look), f"{session.name}   ^C ends")
         written = 1
     if isinstance(frame.get("actors"), dict):
         _grid(session, frame["actors"])
