@@ -154,6 +154,11 @@ bench-console-keys: ## how long what is asked of 10,000 keys holds the loop
 	@$(PREPARE) dev
 	@$(RUN) benchmarks/console_keys.py $(ARGS)
 
+.PHONY: bench-record
+bench-record: ## what the record costs a call: off, in the ring, with sinks; what hooks cost with nothing on them
+	@$(PREPARE) test
+	@$(RUN) benchmarks/record.py $(ARGS)
+
 .PHONY: bench-memory
 bench-memory: ## memory and descriptors per idle identity
 	@$(PREPARE) dev

@@ -150,7 +150,7 @@ async def measure(url: str, options: argparse.Namespace) -> None:
                 raise RuntimeError("the answer is not the one to this request")
 
         await ours.take(pooled, options.calls, options.concurrent)
-        pool.records.uses.clear()
+        pool.records.clear()
         await calls(pooled, min(options.calls, 2000), options.concurrent)
         show_stages(list(pool.records.uses))
     show_layers(floor, ours)
