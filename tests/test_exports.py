@@ -115,8 +115,9 @@ AFPOOL_CONSOLE = [
 ]  # fmt: skip
 # What a Pool offers; its other attributes are for the package itself.
 POOL = [
-    "aclose", "bind", "cancel", "closed", "closing", "drain", "evict", "invalidate", "key_of", "kill",
-    "limits", "pause", "records", "refresh", "resume", "statistics", "tools", "warm",
+    "aclose", "actor_of", "actor_shown", "bind", "cancel", "closed", "closing", "drain", "event", "evict",
+    "invalidate", "key_of", "kill", "limits", "pause", "pause_server", "reconfigure", "records", "refresh",
+    "resume", "resume_server", "server", "statistics", "tools", "warm",
 ]  # fmt: skip
 
 
