@@ -6,10 +6,12 @@ import json
 
 import pytest
 import trio
+import trio.testing
 
 from afpool.config import load_config
 from afpool.console import Asker, CommandError, build_registry
-from afpool.serve import TokenFile, open_service, serve
+from afpool.serve import Drained, TokenFile, open_service, serve
+from afpool.serve._life import _Life
 from tests.console.desk_kit import rows_of
 from tests.serve.serve_kit import ALICE, place, until
 
@@ -170,3 +172,24 @@ async def test_a_reload_is_asked_for_as_by_a_signal(configured):
         assert [one.kind for one in service.runtime.pool.records.events].count("reload-asked") == 1
         service.on_shutdown(0.0)
         await until(lambda: states[-1] == "stopping", 10)
+
+
+async def test_shutdown_drains_as_long_as_it_was_asked_to(configured, autojump_clock):
+    _, load = configured
+    async with open_service(load(), listen=False) as service:
+        life = _Life(None)
+        asked = []
+
+        async def drain(deadline):
+            asked.append(deadline - trio.current_time())
+            return Drained(0)
+
+        service.drain = drain
+        seen = Seen(service)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run, service, None)
+            await trio.testing.wait_all_tasks_blocked()
+            done = await seen.registry.run("shutdown drain=5s", OPERATOR)
+        assert asked == [pytest.approx(5.0)]
+        assert done["until"] - service.runtime.seams.unix_now() == pytest.approx(5.0, abs=2)
+        await seen.refused("reload", "failed")
