@@ -158,7 +158,7 @@ def call_line(use: Use, digests: Digests, unix: float) -> CallLine:
         use.delivery,
         digests.show(key) if isinstance(key, str) else None,
         person,
-        [(stage, at - began) for stage, at in zip(marks[::2], marks[1::2])],  # noqa: B905 -- pairs by their making
+        list(zip(marks[::2], [at - began for at in marks[1::2]])),  # noqa: B905 -- pairs by their making
         tenant,
         None if name == tool else _cut(name),
         use.run_id,
@@ -245,14 +245,13 @@ _encoder: Final = msgspec.json.Encoder()
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def as_lines(plain: Sequence[CallLine | dict[str, Any]]) -> list[bytes]:
+def as_lines(plain: Sequence[CallLine | dict[str, Any]]) -> bytes:
     r"""Encode each object as one line, `\n` included. Whatever is in it, it is one line and it is written."""
     try:
-        whole = _encoder.encode_lines(plain)
+        lines = _encoder.encode_lines(plain)
     except (TypeError, ValueError, OverflowError):
-        whole = b""
-    lines = whole.splitlines(keepends=True)
-    return lines if len(lines) == len(plain) else [_slowly(one) for one in plain]
+        lines = b""
+    return lines if lines.count(b"\n") == len(plain) else b"".join(map(_slowly, plain))
 
 
 def _slowly(plain: CallLine | dict[str, Any]) -> bytes:

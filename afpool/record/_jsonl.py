@@ -19,10 +19,11 @@ import errno
 import fcntl
 import os
 import stat
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, final
 
-from ._queue import Written
+from ._queue import Block, Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,29 +67,46 @@ class JsonlFile:
         self._size = 0
         self._torn = False
 
-    def write(self, batch: Sequence[bytes]) -> Written:
-        """Write lines, each ending in a newline; as many as can be."""
-        done = 0
+    def write(self, batch: list[Block]) -> Written:
+        """Write blocks of lines, as many as can be; each line ends in a newline and holds no other."""
+        blocks = deque(batch)
         try:
             self._ready()
-            while done < len(batch):
-                if self._size and self._size + len(batch[done]) > self._max:
-                    self._rotate()
-                upto, size = done, self._size
-                while upto < len(batch) and (upto == done or size + len(batch[upto]) <= self._max):
-                    size += len(batch[upto])
-                    upto += 1
-                lines, failed = self._append(batch[done:upto])
-                done += lines
+            while blocks:
+                block = blocks[0]
+                if self._size + len(block.data) > self._max:
+                    if block.records > 1:
+                        blocks.popleft()
+                        blocks.extendleft(reversed(_lines(block)))
+                        continue
+                    if self._size:
+                        self._rotate()
+                        continue
+                together = self._that_fit(blocks)
+                lines, failed = self._append([each.data for each in together])
                 if failed is not None:
+                    left = [line for each in together for line in _lines(each)][lines:]
+                    blocks = deque([*left, *list(blocks)[len(together) :]])
                     raise failed
+                for _ in together:
+                    blocks.popleft()
             if self._fsync == "always":
                 os.fsync(self._fd)
         except OSError as error:
             if error.errno not in _FULL:
                 self._let_go()  # what is there next time is looked at anew
-            return Written(done, trouble=_word(error))
-        return Written(done)
+            return Written(list(blocks), trouble=_word(error))
+        return Written()
+
+    def _that_fit(self, blocks: deque[Block]) -> list[Block]:
+        """Give the blocks that the file has room for, the first in any case."""
+        size, fit = self._size, []
+        for block in blocks:
+            size += len(block.data)
+            if fit and size > self._max:
+                break
+            fit.append(block)
+        return fit
 
     def close(self) -> None:
         """Close the file."""
@@ -132,7 +150,7 @@ class JsonlFile:
     # ------------------------------------------------------------------ lines
 
     def _append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
-        """Write lines one after the other; give how many stand there whole, and what stopped it."""
+        """Write them one after the other; give how many lines stand there whole if something stopped it."""
         data = memoryview(b"".join((b"\n", *lines) if self._torn else lines))
         written = 0
         try:
@@ -142,7 +160,7 @@ class JsonlFile:
             return self._mend(bytes(data[:written])), error
         self._size += written
         self._torn = False
-        return len(lines), None
+        return 0, None
 
     def _mend(self, written: bytes) -> int:
         """Cut off what was written of a line, and give how many stand there whole."""
@@ -178,6 +196,11 @@ class JsonlFile:
 
     def _numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
+
+
+def _lines(block: Block) -> list[Block]:
+    each = block.data.split(b"\n")[:-1]
+    return [Block(line + b"\n", min(1, block.records)) for line in each]
 
 
 def _taken(fd: int) -> tuple[int, bool]:

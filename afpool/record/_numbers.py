@@ -77,6 +77,7 @@ class Numbers:
         self.began = self._now()
         self._most_tools = tools
         self._most_tenants = tenants
+        self._more = bool(tools or tenants)
         self._digests = Digests(pool.digest)
         self.tallies: dict[str, Tally] = {}
         self.tools: dict[tuple[str, str], Tally] = {}
@@ -114,13 +115,19 @@ class Numbers:
             took = when - at
             at = when
             if took >= LEAST:
-                counts = stages.get(stage)
-                if counts is None:
+                try:
+                    counts = stages[stage]
+                except KeyError:
                     counts = of(stages, stage, OTHER, STAGES, row)
                 counts[int(took * MICRO - CLOCK).bit_length()] += 1
                 counts[SUM] += took
         if use.code is not None:
             of(self.codes, use.code, OTHER, CODES, Rate).count(second)
+        if self._more:
+            self._apart(use, ended, second)
+
+    def _apart(self, use: Use, ended: float, second: int) -> None:
+        """Count it for its tool and its tenant as well."""
         if self._most_tools:
             named = of(self.tools, (use.server, use.tool), (OTHER, OTHER), self._most_tools, Tally)
             self._count(named, use, ended, second)
@@ -139,14 +146,18 @@ class Numbers:
                 tally.errors.count(second)
         if use.tool_error:
             tally.tool_errors += 1
-        add(tally.whole, ended - use.began_at)
+        took = ended - use.began_at
+        counts = tally.whole  # not `add`: a call of a function costs as much as all of this
+        counts[int(took * MICRO - CLOCK).bit_length()] += 1
+        counts[SUM] += took
         marks: list[Any] = use.marks
         try:
-            leased = marks[marks.index("leased") + 1]
-            begun = marks[marks.index("start") + 1]
+            took = marks[marks.index("leased") + 1] - marks[marks.index("start") + 1]
         except ValueError:
             return  # it got no place, or needed none
-        add(tally.wait, leased - begun)
+        counts = tally.wait
+        counts[int(took * MICRO - CLOCK).bit_length()] += 1
+        counts[SUM] += took
 
     def event(self, event: Event) -> None:
         """Count an event of the pool. Synchronous, in constant time."""

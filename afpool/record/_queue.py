@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
 import attrs
 import trio
@@ -47,17 +47,29 @@ _OF_ONE: Final = 1024
 """Bytes that are counted for a record beside its arguments."""
 
 
+class Block(NamedTuple):
+    """Records as a writer takes them, in one piece.
+
+    Attributes:
+        data: What it takes.
+        records: How many records that is; a word about a gap is none.
+    """
+
+    data: Any
+    records: int
+
+
 @attrs.frozen
 class Written:
     """What became of a batch.
 
     Attributes:
-        done: So many records from its front need not be written again.
-        refused: So many of those were not taken: the host's function raised.
+        rest: What of it is to be written again, in the same order.
+        refused: So many records of the others were not taken: the host's function raised.
         trouble: Why the rest could not be written: a word, never a value.
     """
 
-    done: int
+    rest: list[Block] = attrs.field(factory=list)
     refused: int = 0
     trouble: str | None = None
 
@@ -65,8 +77,8 @@ class Written:
 class Writer(Protocol):
     """Does the I/O. Both methods run in the sink's thread and may block."""
 
-    def write(self, batch: list[Any]) -> Written:
-        """Write a batch."""
+    def write(self, batch: list[Block]) -> Written:
+        """Write a batch, which it may keep."""
         ...
 
     def close(self) -> None:
@@ -102,7 +114,7 @@ class QueuedSink:
     Args:
         name: Stands in the log and in metrics.
         writer: Does the I/O.
-        plain: From a batch of plain records to what the writer takes; on the loop.
+        plain: From plain records to blocks of them; on the loop.
         seams: Clocks and threads.
         most: Records that may wait.
         most_bytes: Bytes that those may hold, about.
@@ -120,7 +132,7 @@ class QueuedSink:
         name: str,
         writer: Writer,
         *,
-        plain: Callable[[list[CallLine | dict[str, Any]]], list[Any]],
+        plain: Callable[[list[CallLine | dict[str, Any]]], list[Block]],
         seams: Seams,
         most: int = 8192,
         most_bytes: int = 16 * 2**20,
@@ -134,13 +146,15 @@ class QueuedSink:
         self._seams = seams
         self._digests: Digests | None = None
         self._most = most
+        self._easy = min(most, BATCH)  # fewer than these are taken without looking twice
         self._most_bytes = most_bytes
         self._close_timeout = close_timeout
         self._items: deque[Any] = deque()
+        self._sizes: deque[int] = deque()
         self._bytes = 0
         self._gap = 0  # dropped since the last record that found room
-        self._held: list[Any] = []  # made plain, and not yet written
-        self._records: list[bool] = []  # whether each of those is a record, and not a word about a gap
+        self._gaps = 0  # words about such among the items
+        self._held: list[Block] = []  # made plain, and not yet written
         self._idle = False
         self._wake = trio.Event()
         self._hurry = trio.Event()
@@ -161,7 +175,14 @@ class QueuedSink:
     def file(self, use: Use) -> None:
         """Take the use of an ended call. Synchronous; never raises."""
         shown = use.shown
-        self._put(use, _OF_ONE if shown is None else _OF_ONE + len(shown))
+        size = _OF_ONE if shown is None else _OF_ONE + len(shown)
+        items = self._items
+        if self._gap or self._idle or len(items) >= self._easy or self._bytes + size > self._most_bytes:
+            self._put(use, size)
+        else:
+            self._bytes += size
+            items.append(use)
+            self._sizes.append(size)
 
     def event(self, event: object) -> None:
         """Take an event of the pool. Synchronous; never raises."""
@@ -178,6 +199,7 @@ class QueuedSink:
             self._tell_gap()
         self._bytes += size
         items.append(item)
+        self._sizes.append(size)
         if self._idle:
             self._idle = False
             self._wake.set()
@@ -186,12 +208,14 @@ class QueuedSink:
 
     def _tell_gap(self) -> None:
         self._items.append(_Gap(self._gap, self._seams.now()))
+        self._sizes.append(0)
+        self._gaps += 1
         self._gap = 0
 
     @property
     def state(self) -> SinkState:
         """How it is doing."""
-        queued = len(self._items) + len(self._held)
+        queued = len(self._items) - self._gaps + sum(block.records for block in self._held)
         return SinkState(self.name, queued, self.written, self.dropped, self.refused, self.trouble)
 
     # ------------------------------------------------------------------ writing
@@ -220,10 +244,11 @@ class QueuedSink:
                 if not self._items:
                     return
                 await self._make_plain()
+            before = sum(block.records for block in self._held)
             written = await self._write(self._held)
-            self.written += sum(self._records[: written.done]) - written.refused
+            self._held = written.rest
             self.refused += written.refused
-            del self._held[: written.done], self._records[: written.done]
+            self.written += before - written.refused - sum(block.records for block in written.rest)
             self._note(written.trouble)
             if written.trouble is None:
                 pause = FIRST_PAUSE
@@ -249,17 +274,40 @@ class QueuedSink:
             self._tell_gap()
 
     async def _make_plain(self) -> None:
-        items, held = self._items, self._held
+        items, sizes = self._items, self._sizes
         unix = unix_offset(self._seams)
-        while items and len(held) < BATCH:
-            taken = [items.popleft() for _ in range(min(SLICE, len(items)))]
-            self._bytes -= sum(map(_size, taken))
+        made = 0
+        while items and made < BATCH:
+            taken = self._take()
+            made += len(taken)
+            self._bytes -= sum([sizes.popleft() for _ in taken])
             self._hold(taken, unix)
             await trio.lowlevel.checkpoint()
 
+    def _take(self) -> list[Any]:
+        items = self._items
+        if not self._gaps:
+            return [items.popleft() for _ in range(min(SLICE, len(items)))]
+        taken: list[Any] = []  # a word about a gap is taken alone: it is no record
+        while items and len(taken) < SLICE:
+            if isinstance(items[0], _Gap):
+                if not taken:
+                    self._gaps -= 1
+                    taken.append(items.popleft())
+                break
+            taken.append(items.popleft())
+        return taken
+
     def _hold(self, taken: list[Any], unix: float) -> None:
+        digests = self._digests
+        assert digests is not None, "it was attached to a pool"
         try:
-            made = self._plain([self._one(item, unix) for item in taken])
+            made = self._plain(
+                [
+                    call_line(item, digests, unix) if type(item) is Use else _plain(item, unix)
+                    for item in taken
+                ]
+            )
         except Exception:  # noqa: BLE001 -- one of them; the others are written
             if len(taken) == 1:
                 self.refused += 1
@@ -267,25 +315,16 @@ class QueuedSink:
             for item in taken:
                 self._hold([item], unix)
         else:
-            self._held += made
-            self._records += [not isinstance(item, _Gap) for item in taken]
-
-    def _one(self, item: Any, unix: float) -> CallLine | dict[str, Any]:
-        if isinstance(item, Use):
-            assert self._digests is not None, "it was attached to a pool"
-            return call_line(item, self._digests, unix)
-        if isinstance(item, _Gap):
-            return {"kind": "dropped", "at": item.at + unix, "records": item.records}
-        return event_as_json(item, unix=unix)
+            self._held += [Block(block.data, 0) for block in made] if isinstance(taken[0], _Gap) else made
 
     async def _write(self, batch: list[Any]) -> Written:
         if not batch:
-            return Written(0)
+            return Written()
         writer = self._writer
         try:
-            written: Written = await self._in_thread(lambda: writer.write(batch.copy()))
+            written: Written = await self._in_thread(lambda: writer.write(batch))
         except Exception as error:  # noqa: BLE001 -- whatever it is, it costs this batch and no other
-            return Written(len(batch), len(batch), type(error).__name__)
+            return Written(refused=sum(block.records for block in batch), trouble=type(error).__name__)
         return written
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -322,9 +361,10 @@ class QueuedSink:
                 await self._ended.wait()
             else:
                 await trio.lowlevel.checkpoint()
-        lost = sum(self._records) + sum(not isinstance(item, _Gap) for item in self._items)
+        lost = self.state.queued
         self._items.clear()
-        self._held, self._records = [], []
+        self._sizes.clear()
+        self._held, self._gaps = [], 0
         self._bytes = self._most_bytes  # what comes now has nowhere to go
         if lost:
             self.dropped += lost
@@ -337,7 +377,7 @@ class _Gap:
     at: float
 
 
-def _size(item: object) -> int:
-    if not isinstance(item, Use):
-        return 0 if isinstance(item, _Gap) else _OF_ONE
-    return _OF_ONE if item.shown is None else _OF_ONE + len(item.shown)
+def _plain(item: Any, unix: float) -> dict[str, Any]:
+    if isinstance(item, _Gap):
+        return {"kind": "dropped", "at": item.at + unix, "records": item.records}
+    return event_as_json(item, unix=unix)

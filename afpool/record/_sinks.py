@@ -22,13 +22,14 @@ from .._base.seams import Seams
 from ._json import as_lines, as_plain
 from ._jsonl import JsonlFile
 from ._numbers import Numbers
-from ._queue import QueuedSink, SinkState, Written, logger
+from ._queue import Block, QueuedSink, SinkState, Written, logger
 from ._settings import RecordSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from ..pool import Pool
+    from ._json import CallLine
     from ._settings import JsonlSettings, Sink
 
 AT_A_TIME: Final = 0.25
@@ -44,23 +45,22 @@ class _Calls:
         self._call = call
         self._failed = False
 
-    def write(self, batch: list[dict[str, Any]]) -> Written:
+    def write(self, batch: list[Block]) -> Written:
         """See `Writer`."""
         refused = 0
         until = time.monotonic() + AT_A_TIME
-        for done, record in enumerate(batch, 1):
+        for done, (record, _) in enumerate(batch, 1):
             try:
                 self._call(record)
             except Exception as error:  # noqa: BLE001 -- the host's; it goes on being told
                 refused += 1
                 if not self._failed:
                     self._failed = True
-                    logger.error(
-                        "on_record raised %s; it is told of the next all the same", type(error).__name__
-                    )
+                    kind = type(error).__name__  # its text may hold anything
+                    logger.error("on_record raised %s; it is told of the next all the same", kind)
             if time.monotonic() > until:
-                return Written(done, refused)
-        return Written(len(batch), refused)
+                return Written(batch[done:], refused)
+        return Written(refused=refused)
 
     def close(self) -> None:
         """See `Writer`."""
@@ -70,7 +70,7 @@ def jsonl_sink(settings: JsonlSettings, *, seams: Seams, close_timeout: float = 
     """Make the sink of a file."""
     file = JsonlFile(settings.path, max_bytes=settings.max_bytes, keep=settings.keep, fsync=settings.fsync)
     return QueuedSink(
-        "jsonl", file, plain=as_lines, seams=seams, most=settings.queue, close_timeout=close_timeout
+        "jsonl", file, plain=_as_lines, seams=seams, most=settings.queue, close_timeout=close_timeout
     )
 
 
@@ -78,7 +78,15 @@ def call_sink(
     call: Callable[[dict[str, Any]], object], *, seams: Seams, close_timeout: float = 2.0
 ) -> QueuedSink:
     """Make the sink of a function of the host's."""
-    return QueuedSink("on_record", _Calls(call), plain=as_plain, seams=seams, close_timeout=close_timeout)
+    return QueuedSink("on_record", _Calls(call), plain=_one_by_one, seams=seams, close_timeout=close_timeout)
+
+
+def _as_lines(records: list[CallLine | dict[str, Any]]) -> list[Block]:
+    return [Block(as_lines(records), len(records))]
+
+
+def _one_by_one(records: list[CallLine | dict[str, Any]]) -> list[Block]:
+    return [Block(record, 1) for record in as_plain(records)]
 
 
 @final

@@ -13,7 +13,7 @@ from afpool._base.identity import KeyDigest, encode_key
 from afpool._base.seams import Seams
 from afpool._base.use import Use
 from afpool.pool._records import Records
-from afpool.record._queue import Written
+from afpool.record._queue import Block, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,19 +63,18 @@ def use(call_id: str = "call-1", *, began: float = 0.0, lasted: float = 0.25, **
 class Hand:
     """A writer that keeps what it is given; `does` may do otherwise."""
 
-    does: Callable[[list[Any]], Written | None] | None = None
+    does: Callable[[list[Block]], Written | None] | None = None
     got: list[Any] = attrs.field(factory=list)
     writes: int = 0
     closed: bool = False
     threads: set[int] = attrs.field(factory=set)
 
-    def write(self, batch: list[Any]) -> Written:
+    def write(self, batch: list[Block]) -> Written:
         self.threads.add(threading.get_ident())
         self.writes += 1
-        told = None if self.does is None else self.does(batch)
-        done = len(batch) if told is None else told.done
-        self.got += batch[:done]
-        return Written(len(batch)) if told is None else told
+        told = Written() if (told := None if self.does is None else self.does(batch)) is None else told
+        self.got += [block.data for block in batch[: len(batch) - len(told.rest)]]
+        return told
 
     def close(self) -> None:
         self.closed = True

@@ -22,17 +22,33 @@ from hypothesis import strategies as st
 
 from afpool.record import JsonlSettings
 from afpool.record._jsonl import JsonlFile
+from afpool.record._queue import Block
 from afpool.record._sinks import jsonl_sink
 from tests.record.sink_kit import Source, settled, use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from afpool.record._queue import Written
-
 
 def line(number: int, length: int = 20) -> bytes:
     return b'{"n":%0*d}\n' % (max(1, length - 7), number)
+
+
+def blocks(*lines: bytes, each: int = 1) -> list[Block]:
+    """The lines, so many to a block."""
+    return [
+        Block(b"".join(lines[start : start + each]), len(lines[start : start + each]))
+        for start in range(0, len(lines), each)
+    ]
+
+
+def write(file: JsonlFile, lines: list[bytes], each: int = 1) -> tuple[int, str | None]:
+    """How many of the lines need not be written again, and what the trouble was."""
+    told = file.write(blocks(*lines, each=each))
+    left = b"".join(block.data for block in told.rest)
+    assert sum(block.records for block in told.rest) == left.count(b"\n")
+    assert b"".join(lines).endswith(left)
+    return len(lines) - left.count(b"\n"), told.trouble
 
 
 def numbers(*files: Path) -> list[int]:
@@ -71,15 +87,15 @@ def test_lines_are_appended_for_their_owner_only(tmp_path) -> None:
     path.write_bytes(line(0))
     path.chmod(0o644)
     file = opened(path)
-    assert file.write([line(1), line(2)]).done == 2
-    assert file.write([line(3)]).trouble is None
+    assert write(file, [line(1), line(2)])[0] == 2
+    assert write(file, [line(3)]) == (1, None)
     file.close()
     assert numbers(path) == [0, 1, 2, 3]
     assert path.stat().st_mode & 0o7777 == 0o600
     os.umask(os.umask(0o022))
     fresh = tmp_path / "fresh.jsonl"
     other = opened(fresh)
-    other.write([line(1)])
+    write(other, [line(1)])
     other.close()
     assert fresh.stat().st_mode & 0o7777 == 0o600
 
@@ -88,7 +104,7 @@ def test_files_that_grew_too_long_stand_beside_it_numbered(tmp_path) -> None:
     path = tmp_path / "calls.jsonl"
     file = opened(path, max_bytes=100, keep=2)
     for start in range(0, 30, 3):
-        assert file.write([line(number) for number in range(start, start + 3)]).done == 3
+        assert write(file, [line(number) for number in range(start, start + 3)])[0] == 3
     file.close()
     assert sorted(found.name for found in tmp_path.iterdir()) == [
         "calls.jsonl",
@@ -104,7 +120,7 @@ def test_files_that_grew_too_long_stand_beside_it_numbered(tmp_path) -> None:
 def test_a_record_longer_than_a_file_has_one_of_its_own(tmp_path) -> None:
     path = tmp_path / "calls.jsonl"
     file = opened(path, max_bytes=100)
-    assert file.write([line(1), line(2, 300), line(3)]).done == 3
+    assert write(file, [line(1), line(2, 300), line(3)])[0] == 3
     file.close()
     assert numbers(tmp_path / "calls.jsonl.2", tmp_path / "calls.jsonl.1", path) == [1, 2, 3]
 
@@ -112,7 +128,7 @@ def test_a_record_longer_than_a_file_has_one_of_its_own(tmp_path) -> None:
 def test_without_older_files_it_begins_anew(tmp_path) -> None:
     path = tmp_path / "calls.jsonl"
     file = opened(path, max_bytes=100, keep=0)
-    file.write([line(number) for number in range(13)])
+    write(file, [line(number) for number in range(13)])
     file.close()
     assert [each.name for each in tmp_path.iterdir()] == ["calls.jsonl"]
     assert numbers(path) == [10, 11, 12]
@@ -123,9 +139,10 @@ def test_without_older_files_it_begins_anew(tmp_path) -> None:
     st.integers(60, 300),
     st.integers(0, 3),
     st.integers(0, 11),
+    st.integers(1, 4),
 )
 def test_of_whatever_is_written_the_newest_stands_whole_in_order(
-    batches: list[list[int]], most: int, keep: int, again: int
+    batches: list[list[int]], most: int, keep: int, again: int, each: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "calls.jsonl"
@@ -136,7 +153,7 @@ def test_of_whatever_is_written_the_newest_stands_whole_in_order(
                 file.close()
                 file = opened(path, max_bytes=most, keep=keep, fsync="never")
             lines = [line(written + number, length) for number, length in enumerate(batch)]
-            assert file.write(lines).done == len(lines)
+            assert write(file, lines, each)[0] == len(lines)
             written += len(lines)
         file.close()
         files = [path.with_name(f"calls.jsonl.{number}") for number in range(keep, 0, -1)]
@@ -144,18 +161,18 @@ def test_of_whatever_is_written_the_newest_stands_whole_in_order(
         assert len(list(Path(folder).iterdir())) == len(files) <= keep + 1
         found = numbers(*files)
         assert found == list(range(written - len(found), written))
-        for each in files:
-            rows = each.read_bytes().splitlines(keepends=True)
+        for found_at in files:
+            rows = found_at.read_bytes().splitlines(keepends=True)
             assert all(row.endswith(b"\n") for row in rows)
-            assert each.stat().st_size <= most or len(rows) == 1
+            assert found_at.stat().st_size <= most or len(rows) == 1
 
 
 def test_a_torn_line_costs_itself_only(tmp_path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_bytes(line(1) + b'{"n":00')
     file = opened(path)
-    assert file.write([line(2)]).done == 1
-    assert file.write([line(3)]).done == 1
+    assert write(file, [line(2)])[0] == 1
+    assert write(file, [line(3)])[0] == 1
     file.close()
     rows = path.read_bytes().splitlines()
     assert rows[1] == b'{"n":00'
@@ -163,12 +180,14 @@ def test_a_torn_line_costs_itself_only(tmp_path) -> None:
 
 
 CHILD = """
-import sys, trio
+import sys
 from afpool.record._jsonl import JsonlFile
+from afpool.record._queue import Block
 file = JsonlFile(sys.argv[1], max_bytes=10**9, keep=1, fsync="never")
 number = 0
 while True:
-    file.write([b'{"n":%d,"x":"%s"}\\n' % (number + more, b"x" * 3000) for more in range(50)])
+    lines = b"".join(b'{"n":%d,"x":"%s"}\\n' % (number + more, b"x" * 3000) for more in range(50))
+    file.write([Block(lines, 50)])
     number += 50
     if number == 500:
         print("begun", flush=True)
@@ -182,7 +201,7 @@ def test_killed_while_it_writes_the_next_start_begins_a_new_line(tmp_path) -> No
         assert child.stdout.readline() == b"begun\n"
         child.send_signal(signal.SIGKILL)
     file = opened(path, max_bytes=10**9)
-    file.write([b'{"n":"after"}\n'])
+    write(file, [b'{"n":"after"}\n'])
     file.close()
     rows = path.read_bytes().splitlines()
     assert json.loads(rows[-1]) == {"n": "after"}
@@ -201,15 +220,15 @@ def test_a_full_disk_keeps_whole_lines_and_says_how_many(tmp_path) -> None:
         path = folder / "calls.jsonl"
         file = opened(path, max_bytes=10**9, fsync="always")
         lines = [line(number, 1000) for number in range(100)]
-        told = file.write(lines)
-        assert told.trouble == f"{errno.errorcode[full]}: {os.strerror(full)}"
-        assert 0 < told.done < 100
-        assert numbers(path) == list(range(told.done))
-        assert file.write(lines[told.done :]).done == 0
+        told = write(file, lines, each=64)
+        done, trouble = told
+        assert trouble == f"{errno.errorcode[full]}: {os.strerror(full)}"
+        assert 0 < done < 100
+        assert numbers(path) == list(range(done))
+        assert write(file, lines[done:])[0] == 0
         os.truncate(path, 0)  # somebody makes room
-        more = file.write(lines[told.done : told.done + 20])
-        assert (more.done, more.trouble) == (20, None)
-        assert numbers(path) == list(range(told.done, told.done + 20))
+        assert write(file, lines[done : done + 20]) == (20, None)
+        assert numbers(path) == list(range(done, done + 20))
         file.close()
 
 
@@ -219,14 +238,13 @@ def test_a_file_that_may_not_grow(tmp_path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5500, before[1]))
     try:
-        told = file.write([line(number, 1000) for number in range(20)])
-        again = file.write([line(5, 1000)])
+        told = write(file, [line(number, 1000) for number in range(20)])
+        again = write(file, [line(5, 1000)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (told.done, again.done) == (5, 0)
-    assert told.trouble is not None
-    assert told.trouble.startswith("EFBIG")
-    assert file.write([line(5, 1000)]).done == 1
+    assert (told[0], again[0]) == (5, 0)
+    assert (told[1] or "").startswith("EFBIG")
+    assert write(file, [line(5, 1000)])[0] == 1
     file.close()
     assert numbers(path) == list(range(6))
 
@@ -248,9 +266,9 @@ def test_where_a_torn_line_cannot_be_cut_off_the_next_one_is_on_its_own(tmp_path
 
     monkeypatch.setattr(os, "write", short)
     monkeypatch.setattr(os, "ftruncate", no)
-    assert file.write([line(1), line(2), line(3)]).done == 1
+    assert write(file, [line(1), line(2), line(3)])[0] == 1
     monkeypatch.undo()
-    assert file.write([line(2), line(3)]).done == 2
+    assert write(file, [line(2), line(3)])[0] == 2
     file.close()
     rows = path.read_bytes().splitlines(keepends=True)
     assert [rows[0], *rows[2:]] == [line(1), line(2), line(3)]
@@ -258,10 +276,10 @@ def test_where_a_torn_line_cannot_be_cut_off_the_next_one_is_on_its_own(tmp_path
 
 
 def trouble_of(file: JsonlFile) -> str:
-    told: Written = file.write([line(1)])
-    assert told.done == 0
-    assert told.trouble is not None
-    return told.trouble
+    done, trouble = write(file, [line(1)])
+    assert done == 0
+    assert trouble is not None
+    return trouble
 
 
 def test_what_is_no_file_for_records(tmp_path) -> None:
@@ -301,18 +319,18 @@ def test_a_file_that_another_process_writes_is_left_alone(tmp_path) -> None:
         file = opened(path)
         assert trouble_of(file) == "another process writes this file"
         assert path.stat().st_size == 0
-    assert file.write([line(1)]).done == 1
+    assert write(file, [line(1)])[0] == 1
     file.close()
 
 
 def test_a_file_that_was_moved_away_is_begun_anew(tmp_path) -> None:
     path = tmp_path / "calls.jsonl"
     file = opened(path)
-    file.write([line(1)])
+    write(file, [line(1)])
     path.rename(tmp_path / "elsewhere")
-    file.write([line(2)])
+    write(file, [line(2)])
     path.unlink()
-    file.write([line(3)])
+    write(file, [line(3)])
     file.close()
     assert numbers(tmp_path / "elsewhere") == [1]
     assert numbers(path) == [3]
@@ -322,14 +340,14 @@ def test_a_folder_that_vanishes_is_trouble_until_it_is_back(tmp_path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     file = opened(folder / "calls.jsonl")
-    file.write([line(1)])
+    write(file, [line(1)])
     folder.rename(tmp_path / "gone")
     assert trouble_of(file).startswith("ENOENT")
     (tmp_path / "logs").write_bytes(b"now it is a file")
     assert trouble_of(file).startswith("ENOTDIR")
     (tmp_path / "logs").unlink()
     folder.mkdir()
-    assert file.write([line(2)]).done == 1
+    assert write(file, [line(2)])[0] == 1
     file.close()
     assert numbers(tmp_path / "gone" / "calls.jsonl") == [1]
     assert numbers(folder / "calls.jsonl") == [2]
@@ -340,13 +358,13 @@ def test_a_rotation_that_fails_is_trouble_and_bounds_the_file(tmp_path) -> None:
     (tmp_path / "calls.jsonl.1").mkdir()
     (tmp_path / "calls.jsonl.1" / "x").mkdir()
     file = opened(path, max_bytes=100, keep=1)
-    told = file.write([line(number) for number in range(8)])
-    assert told.done == 5
-    assert told.trouble is not None
+    told = write(file, [line(number) for number in range(8)])
+    assert told[0] == 5
+    assert told[1] is not None
     assert path.stat().st_size == 100
     (tmp_path / "calls.jsonl.1" / "x").rmdir()
     (tmp_path / "calls.jsonl.1").rmdir()
-    assert file.write([line(number) for number in range(5, 8)]).done == 3
+    assert write(file, [line(number) for number in range(5, 8)])[0] == 3
     file.close()
     assert numbers(tmp_path / "calls.jsonl.1", path) == list(range(8))
 
@@ -356,8 +374,8 @@ def test_the_disk_is_asked_as_often_as_configured(tmp_path, monkeypatch, fsync, 
     asked: list[int] = []
     monkeypatch.setattr(os, "fsync", asked.append)
     file = opened(tmp_path / "calls.jsonl", max_bytes=100, fsync=fsync)
-    file.write([line(1)])
-    file.write([line(number) for number in range(6)])  # one rotation: the file and its folder
+    write(file, [line(1)])
+    write(file, [line(number) for number in range(6)])  # one rotation: the file and its folder
     file.close()
     assert len(asked) == synced
 

@@ -15,15 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afpool._base.seams import Seams
-from afpool.record._queue import BATCH, FIRST_PAUSE, LONGEST_PAUSE, QueuedSink, Written
+from afpool.record._queue import (
+    BATCH,
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Block,
+    QueuedSink,
+    Written,
+)
 from tests.record.sink_kit import Hand, Source, settled, use
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-def named(records: list[Any]) -> list[Any]:
-    return [one if isinstance(one, dict) else one.call_id for one in records]
+def named(records: list[Any]) -> list[Block]:
+    return [Block(one if isinstance(one, dict) else one.call_id, 1) for one in records]
 
 
 @contextlib.asynccontextmanager
@@ -117,11 +124,11 @@ async def test_what_could_not_be_written_is_tried_again_after_pauses_that_grow(
     hand, source = Hand(), Source()
     tried: list[float] = []
 
-    def does(batch: list[Any]) -> Written | None:
+    def does(batch: list[Block]) -> Written | None:
         tried.append(source.seams.now())
         if len(tried) == 1:
-            return Written(1, trouble="ENOSPC: no space")
-        return Written(0, trouble="ENOSPC: no space") if len(tried) < 9 else None
+            return Written(batch[1:], trouble="ENOSPC: no space")
+        return Written(batch, trouble="ENOSPC: no space") if len(tried) < 9 else None
 
     hand.does = does
     made = sink(hand, source)
@@ -145,7 +152,7 @@ async def test_what_could_not_be_written_is_tried_again_after_pauses_that_grow(
 async def test_a_writer_that_raises_costs_its_batch_and_no_other(autojump_clock, caplog) -> None:
     hand, source = Hand(), Source()
 
-    def does(batch: list[Any]) -> None:
+    def does(batch: list[Block]) -> None:
         if hand.writes == 1:
             raise RuntimeError("the secret is 42")
 
@@ -217,7 +224,7 @@ async def test_closing_is_bounded_and_says_what_was_lost(autojump_clock, caplog)
 
 
 async def test_closing_in_trouble_tries_once_more_and_no_longer(autojump_clock, caplog) -> None:
-    hand, source = Hand(lambda batch: Written(0, trouble="EIO: broken")), Source()
+    hand, source = Hand(lambda batch: Written(batch, trouble="EIO: broken")), Source()
     made = sink(hand, source)
     async with running(made):
         source.records.file(use("a"))
@@ -268,9 +275,9 @@ def test_whatever_happens_each_record_is_written_once_in_order_or_counted(
     """Filed is what was written, in order and once, and what is counted as dropped; gaps say how many."""
     failing: deque[bool] = deque()
 
-    def does(batch: list[Any]) -> Written | None:
+    def does(batch: list[Block]) -> Written | None:
         if failing and failing.popleft():
-            return Written(len(batch) // 2, trouble="ENOSPC")
+            return Written(batch[len(batch) // 2 :], trouble="ENOSPC")
         return None
 
     async def play() -> None:
