@@ -37,6 +37,7 @@ class Minted:
         who: Who the run acts for; shown by digest only.
         shown: The arguments as they may be shown, as JSON; `None` where there are none, or they are long.
         took: The artifacts that the call was given until then.
+        cleaned: Whether what its putter chose the words of was looked through for secrets.
     """
 
     meta: ArtifactMeta
@@ -48,6 +49,7 @@ class Minted:
     who: Identity | None = attrs.field(default=None, repr=False)
     shown: bytes | None = attrs.field(default=None, repr=False)
     took: tuple[str, ...] = ()
+    cleaned: bool = True
 
     @property
     def size(self) -> int:

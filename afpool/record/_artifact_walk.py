@@ -8,7 +8,8 @@ Rules:
   there in its child's scope. Nothing is read of a payload.
 * The walk ends after `ARTIFACTS` artifacts and after `PATIENCE` seconds of waiting for the store; what was
   left out is said. A store that fails costs what only it knows.
-* Arguments stand as they may be shown; whom a call acted for stands by digest.
+* Arguments stand as they may be shown; whom a call acted for stands by digest. Of a ticket that comes from
+  the store itself kind and label are left out: nobody has looked through them for secrets.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from .._base.identity import identity_namespace
+from ..artifacts import Origin
 from ._artifact_table import Minted
 from ._explain_words import listed, plain, quoted, size, took
 from ._explained import Clause, Explanation
@@ -119,10 +121,8 @@ class Walk:
             self._say(None, text, {"ref": ref})
         if meta is None:
             return None
-        origin = meta.origin
-        return Minted(
-            meta, scope, None if origin is None else origin.call_id, None if origin is None else origin.run_id
-        )
+        origin = Origin() if meta.origin is None else meta.origin
+        return Minted(meta, scope, origin.call_id, origin.run_id, cleaned=False)
 
     def _forebears(self, row: Minted) -> list[str]:
         return list(dict.fromkeys([*row.meta.parent_refs, *row.took]))
@@ -142,9 +142,13 @@ class Walk:
 
     def _tell(self, row: Minted, first: Minted, again: list[str]) -> None:
         meta = row.meta
-        facts: dict[str, Any] = {"ref": meta.ref, "kind": plain(meta.kind), "bytes": meta.bytes}
-        text = f"{quoted(meta.ref, _MAX_REF)} ({plain(meta.kind)}, {size(meta.bytes)}"
-        if meta.label:
+        facts: dict[str, Any] = {"ref": meta.ref, "bytes": meta.bytes}
+        text = f"{quoted(meta.ref, _MAX_REF)} ("
+        if row.cleaned:
+            facts["kind"] = plain(meta.kind)
+            text += f"{facts['kind']}, "
+        text += size(meta.bytes)
+        if meta.label and row.cleaned:
             text += f", {quoted(meta.label)}"
             facts["label"] = plain(meta.label)
         text += f") was put by {self._by(row, facts)}"

@@ -80,7 +80,8 @@ async def test_back_over_parents_and_what_the_call_was_given() -> None:
 async def test_what_the_record_forgot_is_asked_of_the_store() -> None:
     async with MemoryArtifacts() as store:
         origin = Origin("r-0", "c-0")
-        old = await store.put(ALICE, NewArtifact(kind="raw", media_type="a/b", data=[1], origin=origin))
+        words: dict[str, Any] = {"kind": "s3cret kind", "label": "s3cret label", "media_type": "s3cret/b"}
+        old = await store.put(ALICE, NewArtifact(data=[1], origin=origin, **words))
         new = NewArtifact(kind="rows", media_type="a/b", data=[2], parent_refs=[old.ref])
         made = await store.put(ALICE, new)
         table = ArtifactTable()
@@ -89,6 +90,7 @@ async def test_what_the_record_forgot_is_asked_of_the_store() -> None:
         assert explanation is not None
         assert refs(explanation) == [made.ref, old.ref]
         assert "call `c-0`, whose facts have left the record, in run `r-0`" in explanation.clauses[1].text
+        assert "s3cret" not in str(explanation.as_json())  # nobody has looked through what a store gives back
         # nothing of it is known here: a ref alone opens nothing
         assert await walk(ArtifactTable(), store).back(made.ref, None) is None
         by_scope = await walk(ArtifactTable(), store).back(made.ref, ALICE)
