@@ -168,7 +168,8 @@ class Call:
         known = door.tools.get(tool)
         if known is None or known.bound:
             meant(record.use, binding_of(tool))
-        record.begin()
+        if door.books.begin is not None:
+            record.begin()
         if not is_object:
             record.start(self._written({}))
             record.passed("arguments")

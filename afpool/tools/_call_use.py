@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from .._base.errors import ANSWERED, IN_DOUBT, NOT_SENT
-from .._base.use import Use, note_refusal
+from .._base.use import Use
 from ..artifacts import ArtifactMinted, ArtifactRefused, ArtifactResolved
 from ..protocol import encode_json
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .._base.identity import Identity
-    from .._base.model import ToolResult
     from ..artifacts import ArtifactFact, ArtifactMeta
     from ..pool import Binding
     from ._scrub import Scrubber
@@ -106,26 +105,6 @@ def repeated(use: Use, call_id: str, now: float) -> Use:
         setattr(second, name, getattr(use, name))
     second.repeated_of = use.call_id
     return second
-
-
-def answered(use: Use, own: ToolResult, read: ToolResult) -> None:
-    """Write down what came of a call.
-
-    Args:
-        use: Its use.
-        own: What the tool itself gave, or what refused the call.
-        read: What its model reads.
-    """
-    if read.error is None:
-        use.outcome = "ok"
-        use.code = None
-        use.delivery = read.delivery
-    else:
-        note_refusal(use, read.error)
-    if own.error is None:
-        use.tool_error = own.is_error
-        if not use.bytes_in:
-            use.bytes_in = len(own.raw)
 
 
 def cancelled(use: Use, *, begun: bool = False, answered: bool = False) -> None:

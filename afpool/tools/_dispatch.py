@@ -137,16 +137,16 @@ class Door:
         use.method = ""
         use.run_id = asking.run_id
         use.parent = asking.parent
-        who = asking.identity
-        if isinstance(who, Identity) and not is_nobody(who):
-            use.who = who
-        self.books.open(use)
+        self.books.running[id(use)] = use
         return use
 
     @contextlib.contextmanager
     def finding(self, asking: Asking) -> Iterator[None]:
         """Begin a call, and wait in this for whatever says which tool it means."""
         use = self.begin(asking)
+        who = asking.identity
+        if isinstance(who, Identity) and not is_nobody(who):
+            use.who = who
         use.waits_for = "listing"
         try:
             yield

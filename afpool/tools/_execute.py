@@ -127,7 +127,24 @@ class Executing:
         record = self._record
         record.use.waits_for = "run"
         try:
-            result = await self._run(tool, args, ctx)
+            while True:
+                try:
+                    result = await run_of(tool)(args, ctx)
+                except AfpoolError as error:
+                    # whatever verdict a call inside it had: that one did not run, this one did
+                    failure = failed(self._name, error) if has_begun(error) else error
+                except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
+                    failure = failed(self._name, error)
+                else:
+                    break
+                # out here, where what the tool raised becomes no context of it
+                again = None if ctx.call_id != self._asking.call_id else await self._again(tool, failure)
+                if again is None:
+                    raise failure
+                tool = again
+                ctx.call_id = f"{self._asking.call_id}:again"
+                record.repeated(failure, ctx.call_id)
+                ctx.use = record.use
         finally:
             use = record.use
             if use.context is None:  # else the stages of its pool stand in the place of this one
@@ -138,26 +155,6 @@ class Executing:
         if self._asking.hiding is not None:
             result = await self._asking.hiding.result(result)
         return self._checked(known, result)
-
-    async def _run(self, tool: Tool, args: JsonObject, ctx: ToolContext) -> Any:
-        while True:
-            try:
-                result = await run_of(tool)(args, ctx)
-            except AfpoolError as error:
-                # whatever verdict a call inside it had: that one did not run, this one did
-                failure = failed(self._name, error) if has_begun(error) else error
-            except Exception as error:  # noqa: BLE001 -- a tool of the host's own may raise anything
-                failure = failed(self._name, error)
-            else:
-                return result
-            # out here, where what the tool raised becomes no context of it
-            again = None if ctx.call_id != self._asking.call_id else await self._again(tool, failure)
-            if again is None:
-                raise failure
-            tool = again
-            ctx.call_id = f"{self._asking.call_id}:again"
-            self._record.repeated(failure, ctx.call_id)
-            ctx.use = self._record.use
 
     @property
     def _scrubber(self) -> Scrubber | None:

@@ -205,7 +205,17 @@ class CallRecord:
             changed: The arguments that a hook changed or a view hides, of a tool that has run.
         """
         use, now = self.use, self._now()
-        kept.answered(use, own, read)
+        error = read.error
+        if error is None:
+            use.outcome = "ok"
+            use.code = None
+            use.delivery = read.delivery
+        else:
+            note_refusal(use, error)
+        if own.error is None:
+            use.tool_error = own.is_error
+            if not use.bytes_in:
+                use.bytes_in = len(own.raw)
         use.changed = changed
         if self.listened:
             self._file_last()

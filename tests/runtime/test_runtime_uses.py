@@ -13,7 +13,8 @@ from afpool import Identity, ServerRules, ToolContext, ToolResult, Use
 from afpool.artifacts import MemoryArtifacts, NewArtifact
 from afpool.runtime import OpenRun
 from afpool.runtime._offers import Offers
-from afpool.testing import Drop, Hold, JsonRpcError
+from afpool.testing import Drop, FakeTool, Hold, JsonRpcError
+from afpool.testing import Progress as Reported
 from afpool.tools import Deny, Hook, binding_of, define_tool, from_identity
 from tests.runtime.runtime_kit import ALICE, BOB, Here, runtime, said, taking
 from tests.tools.door_kit import Ran, refused
@@ -248,11 +249,19 @@ async def test_running_calls_are_listed_across_a_reload() -> None:
 
 
 async def test_reports_of_a_server_count_once() -> None:
-    async with runtime({"files": [said("files", "read")]}) as here:
+    async def work(arguments: Any, arrival: Any) -> Any:
+        for number in range(3):
+            yield Reported(number, 9)
+        yield "done"
+
+    told: list[Any] = []
+    async with runtime({"files": [FakeTool("work", work)]}) as here:
         toolset = await here.runtime.toolset(ALICE)
-        await toolset.call("read")
+        result = await toolset.call("work", on_progress=told.append)
+        assert result.text == "done"
         (use,) = uses(here)
-        assert use.reports == 0
+        assert (use.reports, use.reported) == (len(told), (2, 9))
+        assert len(told) == 3
 
 
 # ---------------------------------------------------------------------------- artifacts
