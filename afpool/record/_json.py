@@ -80,8 +80,11 @@ class Digests:
 
 
 def unix_offset(seams: Seams) -> float:
-    """Give what is to be added to the runtime's clock for Unix time. The wall clock may be set meanwhile."""
-    return seams.unix_now() - seams.now()
+    """Give what is to be added to the runtime's clock for Unix time, to a millisecond.
+
+    The wall clock may be set meanwhile; as long as it is not, what happened at one instant is told as one.
+    """
+    return round(seams.unix_now() - seams.now(), 3)
 
 
 class CallLine(msgspec.Struct, omit_defaults=True, tag_field="kind", tag="call", gc=False):

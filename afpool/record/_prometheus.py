@@ -77,6 +77,7 @@ class PoolCollector(Collector):
     def snapshot(self) -> Snapshot:
         """Copy what is told. Synchronous; on the pool's thread all of it is of one instant."""
         numbers, pool = self._numbers, self._pool
+        numbers.fold()
         by_tool = bool(self._sinks.settings.tools)
         calls: dict[tuple[str, ...], Counted] = {}
         tallies: Iterable[tuple[Any, Tally]] = list((numbers.tools if by_tool else numbers.tallies).items())

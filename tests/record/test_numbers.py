@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from typing import Any
 
@@ -15,7 +16,7 @@ from afpool._base.seams import Seams
 from afpool.pool._records import Records
 from afpool.record import Numbers
 from afpool.record._counts import BUCKETS, SUM, Rate, Tally, add, bound, quantile, row
-from afpool.record._numbers import CODES, LEAST, OTHER, SERVERS, STAGES
+from afpool.record._numbers import CODES, LEAST, OTHER, SERVERS, STAGES, TOGETHER
 from tests.record.sink_kit import WHO, use
 
 
@@ -199,6 +200,7 @@ def test_whatever_callers_name_the_rows_are_bounded() -> None:
         )  # fmt: skip
         clock.event("open-failed", why=f"w{number}")
         clock.event(f"kind{number}")
+    numbers.fold()
     assert len(numbers.tallies) == SERVERS + 1
     assert len(numbers.codes) == CODES + 1
     assert len(numbers.events) <= CODES + 1
@@ -233,6 +235,39 @@ def test_clients_that_come_and_go() -> None:
     assert numbers.evicted == {"idle": 1}
     clock.now += 5
     assert numbers.overview()["opens"] == 4 / 5
+
+
+def test_calls_are_counted_together_and_whoever_reads_sees_all_of_them() -> None:
+    clock = Clock()
+    numbers = Numbers(clock)  # type: ignore[arg-type]
+    for number in range(1, 200):
+        clock.records.file(use(began=clock.now))
+        assert sum(tally.calls.total for tally in numbers.tallies.values()) == number - number % TOGETHER
+    assert numbers.servers()["search"]["calls"] == 199
+    clock.records.file(use(began=clock.now))
+    assert numbers.overview()["total"] == 200
+
+
+def test_a_scraper_in_another_thread_loses_no_call() -> None:
+    clock = Clock()
+    numbers = Numbers(clock)  # type: ignore[arg-type]
+    stop = threading.Event()
+
+    def scrape() -> None:
+        while not stop.is_set():
+            numbers.fold()
+
+    threads = [threading.Thread(target=scrape) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    made = use(began=clock.now)
+    for _ in range(20_000):
+        clock.records.file(made)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert numbers.overview()["total"] == 20_000
+    assert numbers.tallies["search"].whole[SUM] == pytest.approx(20_000 * 0.25)
 
 
 def test_when_it_is_closed_nothing_is_counted_any_more() -> None:
