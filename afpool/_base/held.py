@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
@@ -44,5 +44,5 @@ class HeldCredential:
 
 def held_by(provider: object) -> Iterable[HeldCredential]:
     """What a provider says that it holds; nothing where it does not say."""
-    held = getattr(provider, "held", None)
-    return held() if callable(held) else ()
+    held: Any = getattr(provider, "held", None)
+    return () if held is None else held()

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ._build import build_registry as build_registry
     from ._open import Console as Console
     from ._open import open_console as open_console
-    from ._registry import Column as Column
-    from ._registry import Command as Command
     from ._registry import Registry as Registry
-    from ._registry import Table as Table
     from ._settings import CannotOpenConsole as CannotOpenConsole
     from ._settings import ConsoleLimits as ConsoleLimits
     from ._settings import ConsoleSettings as ConsoleSettings
+    from ._spec import Column as Column
+    from ._spec import Command as Command
+    from ._spec import Table as Table
     from ._stream import Queued as Queued
     from ._stream import Stream as Stream
 
@@ -30,8 +30,9 @@ _HOMES = {
     "_ask": ("Ask", "Asker", "CommandError"),
     "_build": ("build_registry",),
     "_open": ("Console", "open_console"),
-    "_registry": ("Column", "Command", "Registry", "Table"),
+    "_registry": ("Registry",),
     "_settings": ("CannotOpenConsole", "ConsoleLimits", "ConsoleSettings"),
+    "_spec": ("Column", "Command", "Table"),
     "_stream": ("Queued", "Stream"),
 }
 

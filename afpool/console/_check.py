@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ._registry import Command
 from ._slices import closing
+from ._spec import Command
 
 if TYPE_CHECKING:
     from ._ask import Ask

@@ -18,8 +18,8 @@ from .._base.errors import AfpoolError
 from ._ask import CommandError, quoted
 from ._leases import GRACE, Leases
 from ._parse import unknown
-from ._registry import Command
 from ._sources import state_of
+from ._spec import Command
 from ._tables_servers import by_server, list_word, server_state
 
 if TYPE_CHECKING:

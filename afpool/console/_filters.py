@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ._ask import CommandError, as_seconds
 from ._parse import unknown
+from ._spec import COMMON, IDENTITY, filters_named
 
 if TYPE_CHECKING:
     from ._ask import Ask
-    from ._registry import Column, Table
+    from ._spec import Column, Table
 
 Test: TypeAlias = Callable[[Any], bool]
 
@@ -46,8 +47,6 @@ def filters_of(table: Table, ask: Ask) -> Callable[[tuple[Any, ...]], bool]:
     Raises:
         CommandError: An option is no column and no other filter of this table, or its value cannot be read.
     """
-    from ._registry import COMMON, IDENTITY, Registry
-
     places = {column.name: at for at, column in enumerate(table.columns)}
     tests: list[tuple[int, Test]] = []
     width = len(table.columns)
@@ -65,7 +64,7 @@ def filters_of(table: Table, ask: Ask) -> Callable[[tuple[Any, ...]], bool]:
                 raise CommandError("bad-option", f"the rows of {table.name} belong to no identity")
         else:
             what = f"filter of {table.name}"
-            raise unknown("bad-option", what, name, Registry.filters(table), tries=f"help {table.name}")
+            raise unknown("bad-option", what, name, filters_named(table), tries=f"help {table.name}")
     if not tests:
         return lambda _row: True
     if len(tests) == 1:

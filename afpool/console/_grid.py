@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from ._registry import Command
 from ._slices import Slices
 from ._sources import list_state_of, state_of
+from ._spec import Command
 from ._stream import Stream
 
 if TYPE_CHECKING:

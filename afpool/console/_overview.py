@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from ._registry import Command
 from ._slices import Slices
+from ._spec import Command
 from ._stream import Stream
 from ._tables_servers import by_server, server_state
 

@@ -15,104 +15,28 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-import attrs
 import trio
 
-from ._ask import Ask, CommandError, Level, make_ask
+from ._ask import Ask, CommandError, make_ask
+from ._completing import completed
 from ._filters import filters_of, order_of
 from ._parse import parse_line, parse_words, unknown
 from ._slices import closing
-from ._stream import Stream
+from ._spec import COMMON, IDENTITY, Column, Command, Table
+from ._telling import described, helped, tables_told
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from .._base.identity import Identity
     from .._base.seams import Seams
-    from ._ask import Asker
-
-Kind: TypeAlias = Literal[
-    "text", "key", "id", "count", "seconds", "unix", "bytes", "flag", "rate", "percent"
-]  # fmt: skip
-
-Result: TypeAlias = dict[str, Any] | Stream
+    from ._ask import Asker, Level
+    from ._spec import Result
 
 LIMIT: Final = 200
 MOST_ROWS: Final = 20_000
-IDENTITY: Final = ("tenant", "principal", "conversation")
-COMMON: Final = ("columns", "limit", "older", "reveal", "sort")
-
-
-@attrs.frozen
-class Column:
-    """One column.
-
-    Attributes:
-        name: Lower case, as filters and `sort` name it.
-        kind: How its values are meant: `seconds` is a duration, `unix` an instant, `key` a digest, `percent`
-            0 to 100. A value may be `None` in any of them.
-        help: What it says, in a few words.
-    """
-
-    name: str
-    kind: Kind = "text"
-    help: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Table:
-    """Something that `show NAME` shows.
-
-    Attributes:
-        name: As it is asked for.
-        help: One line.
-        columns: Of each row.
-        rows: Makes the rows: tuples of plain values, one for each column; where `identities` is set, and one
-            more behind them, whose row it is (an `Identity` or `None`). Asynchronous where much has to be
-            gone through before there is a first row.
-        identities: Whether rows belong to identities: `tenant=` and others select then, and `reveal` shows.
-        older: The column of kind `seconds` that `older=10s` is about.
-        sort: The order without `sort=`, such as `-waiting`; `None` as the rows come.
-        options: Further options that `rows` reads itself.
-    """
-
-    name: str
-    help: str
-    columns: tuple[Column, ...]
-    rows: Callable[[Ask], Iterable[tuple[Any, ...]] | AsyncIterator[tuple[Any, ...]]]
-    identities: bool = False
-    older: str | None = None
-    sort: str | None = None
-    options: tuple[str, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class Command:
-    """Something that is done when it is asked for.
-
-    Attributes:
-        words: What it begins with, such as `("show", "actor")`; the longest that fits counts.
-        usage: How it is typed.
-        help: One line.
-        run: Does it. Gives a result as a plain object with a `kind`, or a `Stream`; raises `CommandError`.
-        level: Who may.
-        options: Names of options that it reads; anything else is refused.
-        takes: How many words may follow, at least and at most.
-        complete: Gives what its next word may be, for as far as it is typed; may be asynchronous.
-        any_option: It judges options itself.
-    """
-
-    words: tuple[str, ...]
-    usage: str
-    help: str
-    run: Callable[[Ask], Result | Awaitable[Result]]
-    level: Level = "read"
-    options: tuple[str, ...] = ()
-    takes: tuple[int, int] = (0, 0)
-    complete: Callable[[str, Sequence[str]], Iterable[str] | Awaitable[Iterable[str]]] | None = None
-    any_option: bool = False
 
 
 @final
@@ -252,7 +176,7 @@ class Registry:
             given |= parse_words(("-",), options)[1]
         else:
             words, given = parse_words(asked, options)
-        command, rest = self._find(words)
+        command, rest = self.find(words)
         if command.level == "operate" and asker.level != "operate":
             raise CommandError(
                 "not-allowed",
@@ -269,7 +193,12 @@ class Registry:
                     raise unknown("bad-option", what, name, command.options, tries=told)
         return command, make_ask(command.words, rest, given, asker, self.seams)
 
-    def _find(self, words: Sequence[str]) -> tuple[Command, tuple[str, ...]]:
+    def find(self, words: Sequence[str]) -> tuple[Command, tuple[str, ...]]:
+        """The command that words begin with, and what stands behind it.
+
+        Raises:
+            CommandError: There is none.
+        """
         for length in range(min(len(words), 3), 0, -1):
             command = self.commands.get(tuple(words[:length]))
             if command is not None:
@@ -281,7 +210,7 @@ class Registry:
 
     async def _show(self, ask: Ask) -> Result:
         if not ask.words:
-            return self.overview_of_tables()
+            return tables_told(self)
         name = ask.words[0]
         table = self.tables.get(name)
         if table is None:
@@ -342,153 +271,23 @@ class Registry:
 
     # ------------------------------------------------------------------ saying what there is
 
-    def overview_of_tables(self) -> dict[str, Any]:
-        """The tables as a table."""
-        rows = [[table.name, table.help] for table in self.tables.values()]
-        columns = [{"name": "table", "kind": "text"}, {"name": "what", "kind": "text"}]
-        return {
-            "kind": "table", "table": "tables", "columns": columns, "rows": rows, "total": len(rows),
-            "shown": len(rows),
-        }  # fmt: skip
-
     def describe(self, level: Level = "operate") -> dict[str, Any]:
         """What there is for a level, as the hello of a session says it and a reference is made of."""
-        commands = [
-            {
-                "words": list(command.words), "usage": command.usage, "help": command.help,
-                "level": command.level, "options": list(command.options),
-            }
-            for command in self.commands.values()
-            if level == "operate" or command.level == "read"
-        ]  # fmt: skip
-        tables = [
-            {
-                "name": table.name,
-                "help": table.help,
-                "columns": [
-                    {"name": column.name, "kind": column.kind, "help": column.help}
-                    for column in table.columns
-                ],
-                "filters": self.filters(table),
-            }
-            for table in self.tables.values()
-        ]
-        return {"commands": commands, "tables": tables}
-
-    @staticmethod
-    def filters(table: Table) -> list[str]:
-        """Names of what a table is filtered, sorted and cut by."""
-        names = [column.name for column in table.columns]
-        names += [name for name in COMMON if name not in ("older", "reveal")]
-        names += ["older"] if table.older is not None else []
-        names += [*IDENTITY, "reveal"] if table.identities else []
-        return [*names, *table.options]
+        return described(self, level)
 
     def _help(self, ask: Ask) -> Result:
-        if not ask.words:
-            lines = [
-                f"{command.usage:<58} {command.help}"
-                for _, command in sorted(self.commands.items())
-                if command.level == "read" or ask.asker.level == "operate"
-            ]
-            lines += ["", f"tables: {', '.join(sorted(self.tables))}"]
-            return {"kind": "text", "lines": lines}
-        words = [word for word in ask.words if word != "show"] or ["show"]
-        table = self.tables.get(words[0])
-        commands = [
-            command
-            for names, command in sorted(self.commands.items())
-            if names[: len(ask.words)] == ask.words
-        ]
-        if table is None and not commands:
-            known = {*self.tables, *(names[0] for names in self.commands)}
-            raise unknown("unknown-command", "command or table", words[0], known, tries="help {}")
-        lines = []
-        for command in commands:
-            lines += [command.usage, f"    {command.help}"]
-            if command.level == "operate":
-                lines.append("    needs the operate level")
-        if table is not None:
-            width = max(len(column.name) for column in table.columns)
-            lines += [f"show {table.name}", f"    {table.help}"]
-            lines += [
-                f"    {column.name:<{width}}  {column.kind:<8} {column.help}" for column in table.columns
-            ]
-            lines.append(f"    filters: {', '.join(self.filters(table))}")
-        return {"kind": "text", "lines": lines}
-
-    # ------------------------------------------------------------------ completing
-
-    async def _complete(self, ask: Ask) -> Result:
-        line = ask.options.get("line", "")
-        return {"kind": "completions", "line": line, "words": await self.complete(line, ask.asker)}
+        return helped(self, ask)
 
     async def complete(self, line: str, asker: Asker, most: int = 100) -> list[str]:
         """What the last word of a line may become, in order; the whole word each. Never raises.
 
         A checkpoint where a key has to be looked for among many.
         """
-        try:
-            before, word = _split(line)
-            options = {name for name in before if "=" in name}
-            words = [name for name in before if "=" not in name and not name.startswith("--")]
-            found = await self._candidates(words, word, options, asker)
-        except CommandError:
-            return []
-        return sorted({name for name in found if name.startswith(word)})[:most]
+        return await completed(self, line, asker, most)
 
-    async def _candidates(
-        self, words: list[str], word: str, options: set[str], asker: Asker
-    ) -> Iterable[str]:
-        found: set[str] = {
-            names[len(words)]
-            for names, command in self.commands.items()
-            if len(names) > len(words)
-            and list(names[: len(words)]) == words
-            and (command.level == "read" or asker.level == "operate")
-        }
-        if not words:
-            return found
-        command, rest = self._find(words)
-        if command.complete is not None and "=" not in word and len(rest) < command.takes[1]:
-            more = command.complete(word, rest)
-            found |= set(await more if inspect.isawaitable(more) else more)
-        names = command.options
-        if command.words == ("show",) and rest:
-            table = self.tables.get(rest[0])
-            if table is not None:
-                name, sign, _ = word.partition("=")
-                if sign:
-                    return await self._values(table, name, asker)
-                names = tuple(self.filters(table))
-        given = {option.partition("=")[0].lstrip("-") for option in options}
-        return found | {f"{name}=" for name in names if name not in given}
-
-    async def _values(self, table: Table, name: str, asker: Asker) -> Iterable[str]:
-        if name in ("sort", "columns"):
-            signs = ("", "-") if name == "sort" else ("",)
-            return [f"{name}={sign}{column.name}" for column in table.columns for sign in signs]
-        at = next((at for at, column in enumerate(table.columns) if column.name == name), None)
-        if at is None or table.columns[at].kind not in ("text", "key", "id", "flag"):
-            return []
-        ask = make_ask(("show",), (table.name,), {}, asker, self.seams)
-        values: set[str] = set()
-        made = table.rows(ask)
-        async with closing(made):
-            async for row in ask.slices.each(made):
-                if isinstance(row[at], str) and " " not in row[at]:
-                    values.add(f"{name}={row[at]}")
-                if len(values) >= 1000:
-                    break
-        return values
-
-
-def _split(line: str) -> tuple[list[str], str]:
-    """Words before the last one, and the last one as far as it is typed."""
-    if len(line) > 4096:
-        raise CommandError("too-long", "the line is too long")
-    words = line.split(" ")
-    return [word for word in words[:-1] if word], words[-1]
+    async def _complete(self, ask: Ask) -> Result:
+        line = ask.options.get("line", "")
+        return {"kind": "completions", "line": line, "words": await self.complete(line, ask.asker)}
 
 
 def _rounded(value: Any) -> Any:

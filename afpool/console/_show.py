@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ._ask import CommandError, quoted
-from ._registry import Command
 from ._sources import list_state_of, mark_of, place_shown, state_of, waits_since
+from ._spec import Command
 from ._tables_servers import list_word
 
 if TYPE_CHECKING:

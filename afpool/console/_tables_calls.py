@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ._registry import Column, Table
 from ._sources import waits_since
+from ._spec import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

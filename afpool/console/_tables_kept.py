@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from .._base.held import held_by
 from .._base.identity import Identity
-from ._registry import Column, Table
+from ._spec import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._registry import Column, Table
 from ._sources import list_state_of, mark_of, place_shown, state_of, waits_since
+from ._spec import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ._memory import parts_of
-from ._registry import Column, Table
+from ._spec import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

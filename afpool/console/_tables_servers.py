@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ._registry import Column, Table
 from ._sources import place_shown
+from ._spec import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -13,7 +13,7 @@ from ..record import unix_offset
 from ..record._json import call_line
 from ._ask import CommandError
 from ._parse import unknown
-from ._registry import Command
+from ._spec import Command
 from ._stream import KEPT, Queued
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from actors import TurnTrace
 
 from ._ask import CommandError
 from ._parse import unknown
-from ._registry import Command
+from ._spec import Command
 from ._tail import Tail
 
 if TYPE_CHECKING:

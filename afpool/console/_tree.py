@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from ._registry import Command
+from ._spec import Command
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType

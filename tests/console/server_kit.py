@@ -12,9 +12,17 @@ import attrs
 import trio
 
 from afpool._base.seams import Seams
-from afpool.console import Console, ConsoleLimits, ConsoleSettings, open_console
+from afpool.console import (
+    Column,
+    Command,
+    Console,
+    ConsoleLimits,
+    ConsoleSettings,
+    Registry,
+    Table,
+    open_console,
+)
 from afpool.console._ask import Ask, CommandError
-from afpool.console._registry import Column, Command, Registry, Table
 from afpool.console._stream import Queued
 from afpool.console._words import PATH, SUBPROTOCOL
 
