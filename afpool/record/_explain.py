@@ -261,7 +261,11 @@ class _Told:
         found = []
         if not view.runs:
             sent = any(stage.name == "sent" for stage in view.stages)
-            facts: dict[str, Any] = {"delivery": use.delivery, "attempts": use.attempts, "bytes_out": use.bytes_out}
+            facts: dict[str, Any] = {
+                "delivery": use.delivery,
+                "attempts": use.attempts,
+                "bytes_out": use.bytes_out,
+            }
             found.append(Clause(None, verdict(use, sent=sent), facts, "use"))
         spent = shares_of(view.stages, view.whole, use.waits_for if view.runs else None)
         told = [

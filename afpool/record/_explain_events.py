@@ -36,6 +36,10 @@ _SENTENCES: Final[dict[str, str]] = {
     "closing": "the pool began to close",
     "pool-closed": "the pool began to close",
     "withdrawn": "the host withdrew the call",
+    "refreshed": "the key's list was asked for anew",
+    "traced": "a trace of the key was switched",
+    "reload-asked": "the configuration was to be read anew, as was asked for",
+    "shutdown": "the process was to end, as was asked for",
 }
 _WHY: Final[dict[tuple[str, str], str]] = {
     ("evicted", "idle"): ", since nobody used it",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,9 @@ from tests.record.explaining import KEY, Given, a_use, an_event, definition, ref
 
 if TYPE_CHECKING:
     from afpool.record import Explanation
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def texts(explanation: Explanation) -> str:
@@ -356,6 +361,25 @@ def test_every_code_of_a_call_has_words() -> None:
     codes = {each.code for each in classes(AfpoolError) if each.__module__.startswith(own)}
     assert codes - CODES == {"afpool-error"}
     assert CODES - codes == set()
+
+
+def filed_kinds() -> set[str]:
+    """The kinds of events that the code files."""
+    found: set[str] = set()
+    for path in (ROOT / "afpool").rglob("*.py"):
+        for call in re.findall(r"\bevent\(\s*((?:\"[a-z-]+\"[^,()]*)+),", path.read_text(encoding="utf-8")):
+            found.update(re.findall(r"(?<!== )\"([a-z-]+)\"", call))
+    return found
+
+
+def test_every_kind_of_event_has_words() -> None:
+    kinds = filed_kinds()
+    assert {"list", "list-changed", "stream-lost", "killed", "traced", "closing"} <= kinds
+    kinds |= {"opened", "open-failed"}  # whose kind is no word where they are filed
+    use = a_use(("start", 0.0), ended=1.0, outcome="ok")
+    for kind in sorted(kinds):
+        told = texts(explain_use(use, Given(use, events=[an_event(1, kind, 0.5, client=3)])))
+        assert f"`{kind}` was filed" not in told, kind
 
 
 def all_codes() -> list[Any]:
