@@ -100,7 +100,8 @@ class JsonlFile:
 
     def _that_fit(self, blocks: deque[Block]) -> list[Block]:
         """Give the blocks that the file has room for, the first in any case."""
-        size, fit = self._size, []
+        size = self._size
+        fit: list[Block] = []
         for block in blocks:
             size += len(block.data)
             if fit and size > self._max:
