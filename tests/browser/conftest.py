@@ -109,7 +109,9 @@ def watched(browser: Browser) -> Iterator[Callable[..., Watched]]:
     expected: list[str] = []
     with contextlib.ExitStack() as stack:
 
-        def open_page(*, wide: int = 1280, high: int = 860, may_say: tuple[str, ...] = (), **options: Any) -> Watched:
+        def open_page(
+            *, wide: int = 1280, high: int = 860, may_say: tuple[str, ...] = (), **options: Any
+        ) -> Watched:
             context = browser.new_context(viewport={"width": wide, "height": high}, **options)
             stack.callback(context.close)
             context.set_default_timeout(WAIT)

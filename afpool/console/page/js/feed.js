@@ -13,6 +13,12 @@ export function idOf(event) {
   return event.kind === "call" ? `${event.call_id} ${event.at}` : `${event.kind} ${event.n ?? event.at}`;
 }
 
+// The one word for it: a tool that answered that it failed has no code, since nothing was refused.
+export function codeOf(event) {
+  const said = event.kind === "call" ? (event.code ?? (event.tool_error ? "tool-error" : event.outcome)) : event.kind;
+  return shown(said ?? "running", 60);
+}
+
 // What came, newest first; bounded, and filtered by who looks.
 export class Fallen {
   constructor() {
@@ -39,7 +45,7 @@ export class Fallen {
       if (this.ids.has(id)) continue;
       this.ids.add(id);
       this.total += 1;
-      const code = shown(event.code ?? event.kind, 60);
+      const code = codeOf(event);
       if (this.codes.size < 200 || this.codes.has(code)) this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
       this.items.unshift({ id, code, event });
     }
@@ -72,8 +78,8 @@ export class FeedRow {
   fill({ code, event }) {
     const isCall = event.kind === "call";
     setText(this.at, clock(event.at, true));
-    setText(this.code, isCall ? shown(event.code ?? event.outcome, 60) : code);
-    setClass(this.code, `code ${event.outcome === "failed" ? "bad" : event.outcome === "refused" ? "warn" : ""}`);
+    setText(this.code, code);
+    setClass(this.code, `code ${event.outcome === "failed" ? "bad" : event.outcome === "refused" || event.tool_error ? "warn" : ""}`);
     setText(
       this.what,
       isCall

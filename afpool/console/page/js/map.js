@@ -13,6 +13,7 @@ const PITCHES = [28, 24, 20, 17, 14, 12, 10, 8, 7, 6];
 const FINGER = 10; // the smallest where fingers point
 const HEADER = 24;
 const BETWEEN = 8;
+const EDGE = 5; // left and right, so that the ring of the focus covers nothing
 
 export class ActorMap {
   // `told(actor | null, chosen)` hears which actor is pointed at or chosen; `opened(actor)`, that it is to be opened.
@@ -84,7 +85,7 @@ export class ActorMap {
 
   lay() {
     const fits = (pitch) => {
-      const columns = Math.max(1, Math.floor(this.width / pitch));
+      const columns = Math.max(1, Math.floor((this.width - 2 * EDGE) / pitch));
       const rows = this.groups.reduce((sum, group) => sum + Math.ceil(group.places.length / columns), 0);
       return { pitch, columns, total: rows * pitch + this.groups.length * (HEADER + BETWEEN) };
     };
@@ -149,7 +150,7 @@ export class ActorMap {
   paint() {
     const pen = this.pen;
     this.top = this.all ? this.node.scrollTop : this.top;
-    pen.setTransform(this.scale, 0, 0, this.scale, 0, 0);
+    pen.setTransform(this.scale, 0, 0, this.scale, EDGE * this.scale, 0);
     if (this.all) this.paintAll(pen);
     else {
       for (const number of this.dirty) {
@@ -169,7 +170,7 @@ export class ActorMap {
   }
 
   paintAll(pen) {
-    pen.clearRect(0, 0, this.width, this.height);
+    pen.clearRect(-EDGE, 0, this.width, this.height);
     pen.textBaseline = "alphabetic";
     this.groups.forEach((group, g) => {
       const start = this.tops[g] - this.top;
@@ -244,10 +245,10 @@ export class ActorMap {
   // ------------------------------------------------------------------ pointing and choosing
 
   under(event) {
-    const column = Math.floor(event.offsetX / this.pitch);
+    const column = Math.floor((event.offsetX - EDGE) / this.pitch);
     const y = event.offsetY + this.top;
     const g = this.tops.findLastIndex((top) => top <= y);
-    if (g < 0 || column >= this.columns) return null;
+    if (g < 0 || column < 0 || column >= this.columns) return null;
     const index = Math.floor((y - this.tops[g]) / this.pitch) * this.columns + column;
     return this.groups[g].places[index] ?? null;
   }

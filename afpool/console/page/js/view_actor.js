@@ -1,7 +1,7 @@
 // One actor: where each of its operations waits now, who is in its queue, what it did in the last minute.
 
 import { h, setText } from "./dom.js";
-import { idOf, showRows } from "./feed.js";
+import { codeOf, idOf, showRows } from "./feed.js";
 import { DataTable, factList } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { isNumber, lasted, plural, shown } from "./words.js";
@@ -137,7 +137,7 @@ export function actorView(app, key) {
   function keep(event) {
     const id = idOf(event);
     if (events.some((one) => one.id === id)) return;
-    events.push({ id, code: shown(event.kind, 60), event });
+    events.push({ id, code: codeOf(event), event });
     if (events.length > KEPT) events = events.slice(-KEPT);
   }
 

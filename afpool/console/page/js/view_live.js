@@ -28,8 +28,8 @@ export function liveView(app, kind = "refusals", code = "") {
   const node = h(
     "div",
     { class: "view live" },
-    h("div", { class: "view-head" }, h("h1", { tabIndex: -1 }, label), form),
-    tabs,
+    h("h1", { tabIndex: -1, class: "unseen" }, label),
+    h("div", { class: "tabs-line" }, tabs, form),
     codes,
     wrong,
     feed.node,

@@ -73,6 +73,17 @@ function rangeOf() {
   };
 }
 
+// Stages as a call goes through them; what isn't named here comes last.
+const ORDER = [
+  "listing", "hooks", "schema", "fill", "arguments", "wants", "credential", "start", "plan", "share", "list", "admission",
+  "runtime-admission", "leased", "open", "attempt", "sign", "connect", "write", "sent", "answered", "server", "run", "after", "limits", "whole",
+];
+
+function inOrder(stages) {
+  const place = (one) => (ORDER.indexOf(one.stage) + ORDER.length + 1) % (ORDER.length + 1);
+  return (Array.isArray(stages) ? stages : []).filter((one) => typeof one?.stage === "string").sort((a, b) => place(a) - place(b));
+}
+
 function stageTable() {
   const body = h("tbody");
   const axis = h("div", { class: "range range-axis", "aria-hidden": "true" });
@@ -153,16 +164,17 @@ export function overviewView(app) {
     h("dl", { class: "tiles" }, tiles.map((one) => one.node)),
     h("div", { class: "halves" },
       h("section", { "aria-labelledby": "h-stages" }, h("h2", { id: "h-stages" }, "By stage"), stages.node),
-      h("section", { "aria-labelledby": "h-codes" }, h("h2", { id: "h-codes" }, "Refused, by code"), refusals.node)),
+      h("div", { class: "column" },
+        h("section", { "aria-labelledby": "h-codes" }, h("h2", { id: "h-codes" }, "Refused, by code"), refusals.node),
+        h("section", { "aria-labelledby": "h-latest" }, h("h2", { id: "h-latest" }, "As they fall"), feed.node))),
     h("section", { "aria-labelledby": "h-servers" }, h("h2", { id: "h-servers" }, "Servers"), servers.node),
-    h("section", { "aria-labelledby": "h-latest" }, h("h2", { id: "h-latest" }, "As they fall"), feed.node),
     sinks,
   );
   const show = () => {
     const { overview } = app;
     if (overview === null) return;
     for (const one of tiles) one.show(overview);
-    stages.show((Array.isArray(overview.stages) ? overview.stages : []).filter((one) => typeof one?.stage === "string"));
+    stages.show(inOrder(overview.stages));
     refusals.show(Array.isArray(overview.refusals) ? overview.refusals : []);
     const rows = (Array.isArray(overview.servers) ? overview.servers : []).map((one) => SERVER_COLUMNS.map((column) => one?.[column.from ?? column.name]));
     servers.show({ columns: SERVER_COLUMNS, rows });

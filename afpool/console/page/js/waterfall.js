@@ -5,10 +5,11 @@ import { h } from "./dom.js";
 import { isNumber, lasted, shown } from "./words.js";
 
 const STAGE_WORDS = {
-  start: "checks at the beginning", answered: "the server", server: "the server", admission: "a place on the key's client",
+  start: "checks at the beginning", listing: "finding the tool", schema: "compiling the schema, once", arguments: "checking the arguments",
+  attempt: "gate before an attempt", write: "gate before the first byte", answered: "the server", server: "the server", admission: "a place on the key's client",
   "runtime-admission": "a place among all keys", leased: "the place taken", list: "the tool list", plan: "the plan",
   share: "the share", credential: "the credential", sign: "the signature", signature: "the signature", connect: "connecting",
-  sent: "handed to the kernel", open: "opening a client", hooks: "hooks", fill: "host-filled arguments", wants: "artifacts",
+  sent: "handed to the kernel", open: "opening a client", hooks: "the host's hooks", fill: "host-filled arguments", wants: "artifacts",
   run: "the run", after: "after the run", limits: "limits of results", renegotiation: "another protocol version",
 };
 
@@ -61,9 +62,8 @@ export function waterfall(use, clauses, now) {
   );
   const axis = h("div", { class: "fall-track fall-axis", "aria-hidden": "true" });
   for (const at of steps(total)) {
-    const tick = h("span", { class: "fall-tick" }, lasted(at));
+    const tick = h("span", { class: "fall-tick" }, at > total * 0.9 ? "" : lasted(at));
     tick.style.left = share(at, total);
-    if (at > total * 0.86) tick.classList.add("fall-tick-last");
     axis.append(tick);
   }
   const depth = marks.reduce((most, mark) => Math.max(most, mark.lane + 1), 0);
