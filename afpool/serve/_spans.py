@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from opentelemetry import context as contexts
 from opentelemetry.trace import SpanKind, Status, StatusCode, get_current_span, set_span_in_context
 
-from ..record._otel import W3C, Names
-from ..record._otel_names import OTHER, label_of_error
+from ..record._otel import W3C
+from ..record._otel_names import OTHER, Names, label_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
