@@ -79,6 +79,11 @@ browser: ## the console's page in a real browser
 	@$(PREPARE) test browser
 	@AFPOOL_REQUIRE_PEERS=1 $(RUN) -m pytest tests/browser $(ARGS)
 
+.PHONY: screenshots
+screenshots: ## take the pictures of the console's page in the docs anew
+	@$(PREPARE) test browser
+	@$(RUN) scripts/screenshots.py $(ARGS)
+
 .PHONY: seeds
 seeds: ## run the tests that hold the promises the project grew from: writes docs/coverage-of-the-seeds.md
 	@$(PREPARE) test redis nginx peers
