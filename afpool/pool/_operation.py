@@ -121,9 +121,9 @@ async def execute(
         if error.happened is None:
             error.because(cause_of(call, error))
         note_refusal(use, error)
-        noted = error.noted or getattr(error.__cause__, "noted", None)
+        noted: tuple[str, str] | None = error.noted or getattr(error.__cause__, "noted", None)
         if noted is not None:
-            use.note(*noted, pool.seams.now())
+            use.note(noted[0], noted[1], pool.seams.now())
         outcome = use.outcome
         cause = error.__cause__
         if cause is not None and isinstance(error, InputRequired):
