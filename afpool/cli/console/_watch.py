@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 EVERY: Final = 2.0
 _LEAST: Final = 0.1
 _MOST: Final = 86_400.0
+_TURN: Final = 0.5
 
 
 def watch(session: Session, every: float | None, line: str) -> int:
@@ -66,16 +68,15 @@ def _again(session: Session, every: float, line: str) -> int:
             left = None if left is None else left - 1
             title = f"{line}   every {every:g} s   {clock(time.time())[:8]}   ^C ends"
             while True:
+                size = shutil.get_terminal_size()
                 look = session.look
                 if not session.out.json:
                     screen.draw(lines_of(result, look, keep), look.clip(title))
                 if left == 0:
                     return DONE
-                if time.monotonic() >= due:
-                    break
-                width = look.width
-                while time.monotonic() < due and session.look.width == width:
-                    session.link.rest(due)
+                while (now := time.monotonic()) < due and shutil.get_terminal_size() == size:
+                    # in short turns: a signal of another size may come just before it is waited for
+                    session.link.rest(min(due, now + _TURN))
                 if time.monotonic() >= due:
                     break
     finally:
