@@ -76,8 +76,8 @@ class Records:
     """
 
     __slots__ = (
-        "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "_sizes", "bytes", "events",
-        "failures", "filed", "tracers", "uses",
+        "_index", "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "_sizes", "bytes",
+        "events", "failures", "filed", "tracers", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,8 @@ class Records:
         self.failures = 0
         self.tracers: tuple[Tracer, ...] = ()
         self._sizes: deque[int] = deque()
+        # by call id the one use, or several, oldest first
+        self._index: dict[str, Use | deque[Use]] = {}
         self._most_uses = most_uses
         self._most_bytes = most_bytes
         self._now = now
@@ -131,8 +133,16 @@ class Records:
             uses.append(use)
             sizes.append(size)
             self.bytes += size
+            index, call_id = self._index, use.call_id
+            known = index.get(call_id)
+            if known is None:
+                index[call_id] = use
+            elif isinstance(known, deque):
+                known.append(use)
+            else:
+                index[call_id] = deque((known, use))
             while len(uses) > self._most_uses or self.bytes > self._most_bytes:
-                uses.popleft()
+                self._forget(uses.popleft())
                 self.bytes -= sizes.popleft()
         if self._on_use:
             self._tell(self._on_use, use)
@@ -144,9 +154,20 @@ class Records:
             self._tell(self._on_event, event)
         return event
 
+    def _forget(self, use: Use) -> None:
+        """Take the oldest use out of the index."""
+        call_id = use.call_id
+        known = self._index[call_id]
+        if isinstance(known, deque):
+            known.popleft()  # of one id, too, the oldest goes first
+            if known:
+                return
+        del self._index[call_id]
+
     def clear(self) -> None:
         """Forget the kept uses."""
         self.uses.clear()
+        self._index.clear()
         self._sizes.clear()
         self.bytes = 0
 
@@ -204,7 +225,11 @@ class Records:
         """
         found = [call.use for call in self._running.values() if call.use.call_id == call_id]
         found.reverse()
-        found.extend(use for use in reversed(self.uses) if use.call_id == call_id)
+        kept = self._index.get(call_id)
+        if isinstance(kept, deque):
+            found.extend(reversed(kept))
+        elif kept is not None:
+            found.append(kept)
         return found
 
 

@@ -114,6 +114,17 @@ def test_forgetting_all():
     assert ring.bytes == size_of(ring.uses[0])
 
 
+@given(st.lists(st.sampled_from("abcd"), max_size=40), st.integers(1, 8))
+def test_what_is_found_is_what_is_kept(names, kept):
+    ring = records(kept)
+    for name in names:
+        ring.file(use(name))
+        for each in "abcd":
+            assert ring.find(each) == [one for one in reversed(ring.uses) if one.call_id == each]
+    ring.clear()
+    assert not any(ring.find(each) for each in "abcd")
+
+
 # ---------------------------------------------------------------------------- who is told
 
 
