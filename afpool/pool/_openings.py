@@ -80,6 +80,11 @@ class UnderWay:
     call_id: str | None
     stages: Stages
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the event of its end says: for whom it was begun, after what, how long each stage took."""
+        return {"call": self.call_id, "after": self.actor.ended, **self.stages.so_far()}
+
 
 @final
 class Openings:
@@ -174,7 +179,7 @@ class Openings:
                     return
                 client = await self._connect(actor, resolved, under_way.stages)
                 self._backoffs.pop((actor.key, context), None)
-                client.opening = self._ended(under_way, "opened", client=client.id).number
+                client.opening = pool.event("opened", actor, client=client.id, **under_way.facts).number
                 if actor.log_level is not None:
                     restore_level(actor, client, actor.log_level)
                 actor.tell(m.Opened(token, client.id, context, client))
@@ -195,7 +200,7 @@ class Openings:
             self._scopes.pop(token, None)
             del self.under_way[token]
         error = as_open_failure(error)
-        event = self._ended(under_way, "open-failed", why=error.code)
+        event = pool.event("open-failed", actor, why=error.code, **under_way.facts)
         # Who has to consent first is the provider's word: no server is spared by waiting, and the call after
         # the consent must not be refused.
         consent = isinstance(error, AuthorizationRequired) and error.http_status is None
@@ -203,11 +208,6 @@ class Openings:
         if context and not consent and actor.machine.epoch == epoch:
             error.retry_after = self._remember(actor.key, context, error, event)
         actor.tell(m.OpenFailed(token, error.because(event)))
-
-    def _ended(self, opening: UnderWay, kind: str, **facts: Any) -> Event:
-        """File how an opening ended, for whom it was begun, and how long each of its stages took."""
-        facts |= opening.stages.so_far()
-        return self._pool.event(kind, opening.actor, call=opening.call_id, after=opening.actor.ended, **facts)
 
     async def _connect(self, actor: KeyActor, resolved: Resolved, stages: Stages) -> Client:
         pool = self._pool
