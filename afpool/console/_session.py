@@ -150,8 +150,6 @@ class Session:
                         await self._read(nursery)
                     nursery.cancel_scope.cancel()
         finally:
-            for stream in list(self.streams.values()):
-                stream.close("the console has gone")
             self.asker.end()
 
     async def end(self, code: int, why: str) -> None:

@@ -58,6 +58,8 @@ NAMES: Final = (
     "redacted by pattern",
     "redacted by field",
     "redacted deep",
+    "console read",
+    "console operate",
 )
 CANARIES: Final = {name: canary(name) for name in NAMES}
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,13 +20,13 @@ import pytest
 from afpool.artifacts import MemoryArtifacts, SqliteArtifacts
 from tests.canary.collecting import Collected
 from tests.canary.forms import CANARIES, CONNECTION, PLAIN, UNCOVERED, Finder, Found, canary, spellings
+from tests.canary.inside import looked_into
 from tests.canary.tour import everything, local_tools
 from tests.canary.town import everything_logged, town
 from tests.tools.test_host_filled_nowhere import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
 
     from tests.canary.town import Town
 
@@ -56,7 +58,9 @@ async def toured(
             async with town(
                 folder / "secrets", store, local=local_tools(collected), collected=collected
             ) as here:
-                await tour(here)
+                with tempfile.TemporaryDirectory(prefix="afc-", dir="/tmp") as inside:
+                    async with looked_into(here, Path(inside) / "c"):
+                        await tour(here)
             collected.files("open file of the-store:", folder / "store")
         collected.files("file of the-store:", folder / "store")
     for where, text in logged.texts:
