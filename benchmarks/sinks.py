@@ -50,7 +50,7 @@ class Source:
 
 async def real_uses(count: int) -> list[Use]:
     """The uses of so many calls."""
-    async with FakeServer.http(tools=[FakeTool("find", "found")]) as fake:
+    async with FakeServer.http(tools=[FakeTool("find", lambda _args, _arrival: "found")]) as fake:
         plan = Plan(transport=HttpTransport(url=fake.url))
         async with open_runtime(servers=[Server(name="search", plan=plan)]) as runtime:
             toolset = await runtime.toolset(WHO)
@@ -97,12 +97,11 @@ async def measure(rounds: int, calls: int) -> list[Figure]:
         for number in range(rounds):
             for name, (kept, said) in ways.items():
                 given = dict(said)
+                path = Path(folder) / f"{number}-{len(given)}.jsonl"
                 if given.pop("jsonl", False):
-                    path = Path(folder) / f"{number}-{len(given)}.jsonl"
                     given["jsonl"] = JsonlSettings(path=path, queue=calls + CHUNK)
                 best[name] = min(best[name], await cost(uses, calls, kept, RecordSettings(**given)))
-                if "jsonl" in given:
-                    path.unlink()
+                path.unlink(missing_ok=True)
     bare = best.pop("no record")
     scope = each(scoped, 0.2)
     stages = len(uses[0].marks) // 2

@@ -28,7 +28,7 @@ KEPT: Final = 64
 """Seconds that a rate is kept by; a power of two."""
 HALF: Final = 30
 """Seconds: quantiles are of one to two of these."""
-OUTCOMES: Final = ("ok", "refused", "failed", "cancelled")
+OUTCOMES: Final[tuple[str, ...]] = ("ok", "refused", "failed", "cancelled")
 
 
 def bound(number: int) -> float:
@@ -139,7 +139,7 @@ class Tally:
     def __init__(self) -> None:
         self.calls = Rate()
         self.errors = Rate()
-        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.tool_errors = 0
         self.whole = row()
         self.wait = row()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ._queue import SinkState
 
-STATES: Final = ("idle", "busy", "opening", "closing")
+STATES: Final[tuple[str, ...]] = ("idle", "busy", "opening", "closing")
 _FIRST: Final = 6
 _LAST: Final = 27
 _BOUNDS: Final = tuple(repr(bound(number)) for number in range(_FIRST, _LAST + 1))

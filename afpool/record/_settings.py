@@ -46,6 +46,10 @@ def _path(value: str | os.PathLike[str]) -> Path:
     return Path(os.fspath(value))
 
 
+def _tuple(value: Sequence[Sink]) -> Sequence[Sink]:
+    return tuple(value)
+
+
 @attrs.frozen(kw_only=True)
 class JsonlSettings:
     """A file of records, one JSON object a line.
@@ -89,7 +93,7 @@ class RecordSettings:
 
     jsonl: JsonlSettings | None = None
     on_record: Callable[[dict[str, Any]], object] | None = None
-    sinks: Sequence[Sink] = attrs.field(default=(), converter=tuple)
+    sinks: Sequence[Sink] = attrs.field(default=(), converter=_tuple)
     tracing: OpenTelemetry | None = None
     numbers: bool = False
     tools: int = attrs.field(default=0, validator=attrs.validators.ge(0))

@@ -89,15 +89,12 @@ class Scrape:
 
     async def _text(self, accept: str) -> tuple[bytes, str]:
         in_thread = self._runtime.seams.in_thread
-        if self._collector is None:
-            module: Any = await in_thread(_loaded, self._limiter)
-            if self._collector is None:
-                self._collector = module.PoolCollector(self._runtime)
-        from ..record._prometheus import render
-
-        collector = self._collector
+        module: Any = await in_thread(_loaded, self._limiter)
         async with self._turn:
-            work = functools.partial(render, collector.snapshot(), accept)
+            collector = self._collector
+            if collector is None:
+                collector = self._collector = module.PoolCollector(self._runtime)
+            work = functools.partial(module.render, collector.snapshot(), accept)
             text: tuple[bytes, str] = await in_thread(work, self._limiter)
         return text
 
