@@ -339,7 +339,7 @@ class Runtime:
             credentials=config.credentials,
             on_authorization=config.on_authorization,
             limits=config.results,
-            begin=getattr(self.pool.records, "begin", None),
+            begin=self.pool.records.begin,
             file=self.pool.records.file,
             running=self.running,
             on_minted=self.minted,

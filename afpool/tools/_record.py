@@ -210,6 +210,8 @@ class CallRecord:
             use.outcome = "ok"
             use.code = None
             use.delivery = read.delivery
+            if use.cause is not None:  # of a call that what stands around the tool got over
+                use.cause = use.happened = use.was = use.became = None
         else:
             note_refusal(use, error)
         if own.error is None:

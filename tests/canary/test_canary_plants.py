@@ -20,7 +20,8 @@ import afpool
 from afpool._base import secret as secrets_held
 from afpool.client import _attempt, _carried, _signing
 from afpool.pool import _asking, _call, _statistics
-from afpool.tools import _asked_credentials, _dispatch, _execute, _filled_arguments, _hooks, _scrub
+from afpool.tools import _asked_credentials, _call_use, _execute, _filled_arguments, _hooks, _scrub
+from afpool.tools import _call as _door_call
 from tests.canary.test_canary_run import Told, told_apart, toured
 from tests.canary.tour import briefly
 
@@ -59,11 +60,11 @@ def logs(patch: pytest.MonkeyPatch, spelled: Callable[[str], str]) -> None:
 
 
 def shows_arguments(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_dispatch, "shown_args_of", lambda tool, args: args)
+    patch.setattr(_door_call, "shown_args_of", lambda tool, args: args)
 
 
 def frames_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_dispatch, "untraced", lambda error, *, foreign: None)
+    patch.setattr(_door_call, "untraced", lambda error, *, foreign: None)
 
 
 def causes_stay(patch: pytest.MonkeyPatch) -> None:
@@ -81,6 +82,29 @@ def in_a_file(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def in_a_use(patch: pytest.MonkeyPatch) -> None:
     on_the_way(patch, lambda call, held: call.use.note("credential", secret_of(held), 0.0))
+
+
+def in_a_doors_use(patch: pytest.MonkeyPatch) -> None:
+    """The use of a call says what the door has fetched for it, where it is only just known."""
+    real = _execute.Executing.use_credential
+
+    def use(executing: Any, credential: Credential) -> None:
+        executing._record.note("credential", secret_of(credential))
+        executing._record.use.took = [secret_of(credential)]
+        real(executing, credential)
+
+    patch.setattr(_execute.Executing, "use_credential", use)
+
+
+def in_the_shown(patch: pytest.MonkeyPatch) -> None:
+    real = _execute.Executing.use_credential
+
+    def use(executing: Any, credential: Credential) -> None:
+        real(executing, credential)
+        executing._record.use.shown = json.dumps({"with": secret_of(credential)}).encode()
+
+    patch.setattr(_execute.Executing, "use_credential", use)
+    patch.setattr(_call_use, "clean", lambda use, scrubber: None)
 
 
 def in_statistics(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +167,11 @@ PLANTS: dict[str, tuple[Callable[..., None], str]] = {
         r"arguments of a tool"),
     "filled arguments are pickled": (pickled, r"arguments of a tool: pickle"),
     "an event has one fact too many": (in_asdict, r"event credential_used of own/keep"),
-    "a use has a note": (in_a_use, r"use of bearer/"),
+    "a use has a note": (in_a_use, r"use of call-\d+"),  # one past the door, which hides what it knows
+    "a use shows the arguments": (shows_arguments, r"use of bearer/invalid.*shown"),
+    "a use tells what the door fetched": (in_a_doors_use, r"use of own/keep.*took"),
+    "a use is not looked through at its end": (in_the_shown, r"use of own/keep.*shown"),
+    "a running use shows the arguments": (shows_arguments, r"running use of bearer/denied.*shown"),
     "a transport shows its headers": (
         lambda patch: patch.setattr(
             afpool.HttpTransport, "__repr__", lambda transport: f"<{transport.headers}>"), r"repr of list"),

@@ -29,6 +29,7 @@ from afpool import (
     ServerRules,
     StdioTransport,
     ToolResult,
+    Use,
     WebSocketTransport,
     api_key,
     basic,
@@ -46,6 +47,7 @@ from afpool.credentials import (
     OAuthSettings,
     RetryingCredentials,
 )
+from afpool.record import unix_offset, use_as_json
 from afpool.testing import FakeAuthorizationServer, FakeServer, FakeTool, Notice, big_tool, echo_tool
 from afpool.testing import Progress as Reported
 from afpool.tools import Hook, RedactionPolicy, ResultLimits, from_credential, from_identity
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
 
 ALICE = Identity(tenant="acme", principal="alice")
 ISSUER = "https://login.example"
+# Whom a use is about, in clear: shown by digest only.
+UNSHOWN = frozenset({"key", "who", "span"})
 BACK = "http://127.0.0.1:9/callback"
 TEXT = {"type": "string"}
 
@@ -319,6 +323,10 @@ async def town(
 
     def before(call: Any) -> None:
         collected.thing("hook", repr(call))
+        for use in here.runtime.running.values():
+            for name in Use.__slots__:
+                if name not in UNSHOWN:
+                    collected.text(f"running use of {use.call_id}: {name}", repr(getattr(use, name)))
         if call.call_id in denies:
             raise RuntimeError(f"the hook fails at {dict(call.args)}")
 
@@ -379,6 +387,7 @@ async def town(
                 pool={"backoff": 0.001, "backoff_max": 0.002},
             )
         )
+        runtime.on_minted = lambda meta, scope, use: collected.thing("told of an artifact", meta)
         here = Town(runtime, servers, login, oauth, vault, signer, collected, needs, denies)
         with trio.fail_after(60):
             yield here
@@ -400,8 +409,21 @@ async def town(
         for request in vault.asked:
             collected.thing("what a provider was asked", request)
     assert runtime.pool is not None
-    for use in (*uses, *runtime.pool.records.uses):
+    filed = list(runtime.pool.records.uses)
+    # all of them are looked at: each call has one, nothing else reaches whoever listens, and nothing is left
+    assert len(filed) == len(uses) == len({id(use) for use in (*filed, *uses)})
+    assert here.codes.keys() <= {use.call_id for use in filed}
+    assert not runtime.running
+    digests, unix = runtime.record.digests, unix_offset(runtime.seams)
+    for use in filed:
         collected.thing(f"use of {use.call_id}", use)
+        for name in Use.__slots__:
+            if name not in UNSHOWN:
+                collected.text(f"use of {use.call_id}: {name}", repr(getattr(use, name)))
+        collected.text(f"use of {use.call_id}: as JSON", repr(use_as_json(use, digest=digests, unix=unix)))
+        explained = runtime.record.explained(use)
+        collected.text(f"explanation of {use.call_id}", explained.words())
+        collected.text(f"explanation of {use.call_id}: as JSON", repr(explained.as_json()))
     collected.thing("events of the pool", list(runtime.pool.records.events))
     for event in events:
         collected.thing(f"event {event.kind} of {event.call_id}", event)
