@@ -56,7 +56,7 @@ async def _call(
     async with (
         showing(out, lambda: said[0]),
         open_components(config) as (provider, store),
-        open_runtime(config.runtime_config(credentials=provider, artifacts=store)) as runtime,
+        open_runtime(config.runtime_config(credentials=provider, artifacts=store, record=None)) as runtime,
     ):
         deadline = None if timeout is None else trio.current_time() + timeout
         toolset = await runtime.toolset(identity, deadline=deadline)

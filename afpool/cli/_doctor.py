@@ -104,7 +104,9 @@ async def _one(
     began = trio.current_time()
     deadline = began + timeout
     try:
-        async with open_runtime(config.runtime_config(credentials=provider, artifacts=store)) as runtime:
+        async with open_runtime(
+            config.runtime_config(credentials=provider, artifacts=store, record=None)
+        ) as runtime:
             pool = runtime.pool
             assert pool is not None
             bound = await pool.bind(identity, found.server, deadline=deadline)

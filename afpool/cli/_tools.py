@@ -37,7 +37,7 @@ async def _list(config: Config, options: argparse.Namespace, out: Output) -> int
     async with (
         showing(out, lambda: f"listing {many} server{'s' if many > 1 else ''}"),
         open_components(config) as (provider, store),
-        open_runtime(config.runtime_config(credentials=provider, artifacts=store)) as runtime,
+        open_runtime(config.runtime_config(credentials=provider, artifacts=store, record=None)) as runtime,
     ):
         deadline = None if timeout is None else trio.current_time() + timeout
         toolset = await runtime.toolset(who(options), deadline=deadline)
