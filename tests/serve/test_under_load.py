@@ -197,9 +197,13 @@ file = "{tmp_path}/tokens"
                 f'[servers.more]\nurl = "{other.url}/"\n',
                 "",
             ):
+                before = process.log.read_text().count("reloaded: ")
                 path.write_text(more + text)
                 process.process.send_signal(signal.SIGHUP)
                 await ran(100)
+                with trio.fail_after(30):  # two at once would be one reload
+                    while process.log.read_text().count("reloaded: ") == before:  # noqa: ASYNC110 -- its doing
+                        await trio.sleep(0.05)
             codes.append(await process.end(signal.SIGTERM))
             cut_off = [name for name, verdict in verdicts.items() if verdict == "in-doubt"]
             process = await Process(path).start()
