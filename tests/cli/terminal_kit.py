@@ -101,6 +101,16 @@ class Terminal:
         self._prompts = self._count()
         return lines
 
+    def interrupt_line(self):
+        """Drop the line that is typed; pressed again where readline was not waiting yet, which loses it."""
+        had = self._count()
+        for _ in range(10):
+            self.type(INTERRUPT)
+            with self._news:
+                if self._news.wait_for(lambda: self._count() > had, 3.0):
+                    return self.prompt()
+        raise AssertionError("\n".join(self.lines))
+
     def do(self, line):
         """Type a line at the prompt, and wait for the next one; the lines."""
         self._prompts = self._count()

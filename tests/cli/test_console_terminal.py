@@ -85,8 +85,7 @@ def test_tab_offers_nothing_where_the_console_does_not_answer(tmp_path, place):
         terminal.type("show ac" + TAB)
         console.wait(lambda asked: asked.get("do") == ["complete"])
         # the prompt goes on, and the late answer is nobody's
-        terminal.type(INTERRUPT)
-        terminal.prompt()
+        terminal.interrupt_line()
         terminal.type("show servers" + ENTER)
         terminal.wait("crm ")
 
@@ -146,8 +145,7 @@ def test_an_interrupt_at_the_prompt_drops_the_line(tmp_path, place):
         terminal.prompt()
         terminal.type("pause desk")
         terminal.wait("> pause desk")
-        terminal.type(INTERRUPT)
-        terminal.prompt()
+        terminal.interrupt_line()
         terminal.type("exit" + ENTER)
         assert terminal.end()[0] == 0
         assert console.lines == []

@@ -124,15 +124,14 @@ class Wire:
         """
         if self.ended is not None:
             raise Lost(self.ended)
-        pending = getattr(self.socket, "pending", None)  # of TLS: bytes that no `select` sees
         with guarded(resized=resized) as interrupts:
-            if not (pending and pending()):
-                wait = max(until - time.monotonic(), 0.0)
-                ready, _, _ = select.select([self.socket, *interrupts], [], [], wait)
-                if self.socket not in ready:
-                    return
+            wait = max(until - time.monotonic(), 0.0)
+            ready, _, _ = select.select([self.socket, *interrupts], [], [], wait)
+            if self.socket not in ready:
+                return
             try:
                 self.socket.settimeout(0.0)
+                # more than a record of TLS has, so that none of it is left where no `select` sees it
                 data = self.socket.recv(262_144)
             except (BlockingIOError, InterruptedError):
                 return
