@@ -20,10 +20,13 @@ from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio.worker_context import WorkerContext
 
 from ._connection import Connection
+from ._sockets import descriptors
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
+
+    from ..config import ServeConfig
 
 logger = logging.getLogger("afpool")
 
@@ -52,6 +55,20 @@ class ListenerLimits:
     write_timeout: float = 30.0
     message_bytes: int = 4 * 1024 * 1024
     connections: int = MOST_CONNECTIONS
+
+
+def listener_limits(config: ServeConfig) -> ListenerLimits:
+    """What the front waits for, by the configuration."""
+    limits = config.limits
+    allowed = descriptors()
+    # half of them: a client that only connects must leave the servers' own connections and processes theirs
+    connections = MOST_CONNECTIONS if allowed < 0 else min(MOST_CONNECTIONS, max(1, allowed // 2))
+    return ListenerLimits(
+        connections=connections,
+        header_bytes=limits.header_bytes,
+        header_timeout=limits.header_timeout,
+        message_bytes=limits.body,
+    )
 
 
 @final

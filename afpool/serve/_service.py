@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -30,12 +31,12 @@ from ._http import HttpEndpoint
 from ._kept import Resources
 from ._kernel import Kernel, server_info
 from ._links import Links
-from ._listener import MOST_CONNECTIONS, Front, ListenerLimits
+from ._listener import Front, listener_limits
 from ._listening import Listening
 from ._proof import open_proof
 from ._scrape import Scrape
 from ._sessions import Sessions
-from ._sockets import address_of, descriptors, open_listeners, port_of, tls_context
+from ._sockets import address_of, open_listeners, port_of, tls_context
 from ._streams import PING_EVERY
 from ._websocket import SocketEndpoint
 
@@ -252,7 +253,7 @@ class Service:
         self._front.tls = tls_context(self.config.tls)
         await nursery.start(self._front.run)
         for number, listener in enumerate(listeners):
-            nursery.start_soon(self.health.keep, f"listener {number}", _accepting(self._front, listener))
+            nursery.start_soon(self.health.keep, f"listener {number}", partial(self._front.serve, listener))
         nursery.start_soon(self.health.keep, "clock", self._tick)
         nursery.start_soon(self.health.keep, "news", self._news)
         tls = self.config.tls is not None
@@ -312,27 +313,6 @@ def _spans_of(runtime: Runtime) -> Spans | None:
     from ._spans import Spans
 
     return Spans(record.tracing)
-
-
-def _accepting(front: Front, listener: trio.SocketListener) -> Any:
-    async def accept() -> None:
-        await front.serve(listener)
-
-    return accept
-
-
-def listener_limits(config: ServeConfig) -> ListenerLimits:
-    """What the front waits for, by the configuration."""
-    limits = config.limits
-    allowed = descriptors()
-    # half of them: a client that only connects must leave the servers' own connections and processes theirs
-    connections = MOST_CONNECTIONS if allowed < 0 else min(MOST_CONNECTIONS, max(1, allowed // 2))
-    return ListenerLimits(
-        connections=connections,
-        header_bytes=limits.header_bytes,
-        header_timeout=limits.header_timeout,
-        message_bytes=limits.body,
-    )
 
 
 async def _shielded(step: Callable[[Any], Awaitable[object]], value: Any) -> None:

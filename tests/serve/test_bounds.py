@@ -14,10 +14,10 @@ from afpool import Identity
 from afpool.config import ServeConfig
 from afpool.serve._asked import Asked
 from afpool.serve._kernel import LISTS_AT_ONCE
+from afpool.serve._listener import listener_limits
 from afpool.serve._listening import MAX_OF_ONE, Listening
 from afpool.serve._proof_types import Proven
 from afpool.serve._rpc import RpcError, read_message
-from afpool.serve._service import listener_limits
 from afpool.serve._sockets import raise_descriptors
 from afpool.serve._streams import BYTES, Reply
 from afpool.serve._turns import Turns
