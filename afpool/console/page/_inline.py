@@ -39,7 +39,7 @@ class PageError(Exception):
 
 
 def _here() -> Traversable:
-    return files(__package__)
+    return files(__name__.rpartition(".")[0])
 
 
 def _in_order(folder: Traversable) -> list[tuple[str, str]]:

@@ -11,10 +11,27 @@ import { isNumber, shown } from "./words.js";
 
 // What a state means for the eye. States that aren't named here are shown as open, under their own word.
 const LOOKS = {
-  paused: "held", pausing: "held", draining: "held", drained: "held", closing: "held", resting: "held",
-  opening: "opening", connecting: "opening", replacing: "opening",
-  backoff: "bad", "back-off": "bad", crashed: "bad", failed: "bad", lost: "bad", revoked: "bad",
-  idle: "empty", closed: "empty", new: "empty", absent: "empty", none: "empty", asleep: "empty",
+  paused: "held",
+  pausing: "held",
+  draining: "held",
+  drained: "held",
+  closing: "held",
+  resting: "held",
+  opening: "opening",
+  connecting: "opening",
+  replacing: "opening",
+  backoff: "bad",
+  "back-off": "bad",
+  crashed: "bad",
+  failed: "bad",
+  lost: "bad",
+  revoked: "bad",
+  idle: "empty",
+  closed: "empty",
+  new: "empty",
+  absent: "empty",
+  none: "empty",
+  asleep: "empty",
 };
 
 export function lookOf(actor) {
@@ -27,7 +44,13 @@ export function lookOf(actor) {
 }
 
 export const LOOK_NAMES = {
-  waiting: "waiting", busy: "in flight", open: "open", empty: "no client", opening: "opening", held: "held", bad: "failing",
+  waiting: "waiting",
+  busy: "in flight",
+  open: "open",
+  empty: "no client",
+  opening: "opening",
+  held: "held",
+  bad: "failing",
 };
 
 const amount = (value) => (isNumber(value) ? value : 0);
@@ -161,9 +184,7 @@ export function arranged(actors, wanted) {
   for (const server of actors.servers) {
     if (wanted.server && server !== wanted.server) continue;
     const group = actors.groups.get(server);
-    const places = wanted.all
-      ? group.places
-      : group.places.filter((actor) => actor !== null && wanted.has(actor));
+    const places = wanted.all ? group.places : group.places.filter((actor) => actor !== null && wanted.has(actor));
     if (places.length) groups.push({ server, places });
   }
   return groups;

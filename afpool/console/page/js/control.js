@@ -9,7 +9,8 @@ const ACTIONS = {
   pause: {
     title: "Pause",
     key: "Calls that come from now on wait for a place. They are not refused, but each still ends at its own deadline. Calls that have a place go on.",
-    server: "Calls to every key of this server wait for a place from now on, also of keys that don't exist yet. They are not refused, but each still ends at its own deadline. Calls that have a place go on.",
+    server:
+      "Calls to every key of this server wait for a place from now on, also of keys that don't exist yet. They are not refused, but each still ends at its own deadline. Calls that have a place go on.",
     times: true,
   },
   resume: {
@@ -21,7 +22,8 @@ const ACTIONS = {
     title: "Drain",
     strong: true,
     key: "No new call gets a place until what runs now has settled; then the key's client is closed. This waits up to 30 seconds for it; what hasn't settled by then goes on draining.",
-    server: "No new call to any key of this server gets a place until what runs on it has settled; then its client is closed. This waits up to 30 seconds for all; what hasn't settled by then goes on draining.",
+    server:
+      "No new call to any key of this server gets a place until what runs on it has settled; then its client is closed. This waits up to 30 seconds for all; what hasn't settled by then goes on draining.",
   },
   evict: {
     title: "Evict",
@@ -31,7 +33,8 @@ const ACTIONS = {
   kill: {
     title: "Kill client",
     strong: true,
-    client: "The client is closed at once. Calls whose request has left end in doubt: the server may have run them. Calls that were not sent are refused. The next call opens another client.",
+    client:
+      "The client is closed at once. Calls whose request has left end in doubt: the server may have run them. Calls that were not sent are refused. The next call opens another client.",
   },
   refresh: {
     title: "Refresh list",
@@ -50,7 +53,12 @@ const ACTIONS = {
 };
 
 // How long a pause holds. The process ends it by itself, unless it is asked not to.
-const TIMES = [["60", "one minute"], ["600", "ten minutes"], ["3600", "one hour"], ["hold", "until somebody resumes it"]];
+const TIMES = [
+  ["60", "one minute"],
+  ["600", "ten minutes"],
+  ["3600", "one hour"],
+  ["hold", "until somebody resumes it"],
+];
 
 export class Control {
   constructor(link) {
@@ -58,7 +66,11 @@ export class Control {
     this.title = h("h2", { id: "ask-title" });
     this.what = h("p", { id: "ask-what" });
     this.facts = h("dl", { class: "facts" });
-    this.time = h("select", { id: "ask-time" }, TIMES.map(([value, text]) => h("option", { value }, text)));
+    this.time = h(
+      "select",
+      { id: "ask-time" },
+      TIMES.map(([value, text]) => h("option", { value }, text)),
+    );
     this.times = h("p", { class: "field" }, h("label", { for: "ask-time" }, "For "), this.time);
     this.wrong = h("p", { class: "wrong", role: "alert" });
     this.yes = h("button", { type: "button", class: "primary", onclick: () => this.go() });
@@ -71,15 +83,24 @@ export class Control {
       this.facts,
       this.times,
       this.wrong,
-      h("p", { class: "note" }, "What is done here is filed as an event, with who asked. A pause for a time also ends soon after this page has gone."),
+      h(
+        "p",
+        { class: "note" },
+        "What is done here is filed as an event, with who asked. A pause for a time also ends soon after this page has gone.",
+      ),
       h("div", { class: "dialog-buttons" }, this.no, this.yes),
     );
     this.notice = h("div", { class: "notice", role: "status" });
-    this.close = h("button", { type: "button", class: "quiet", "aria-label": "Close this notice", onclick: () => this.tell("") }, "×");
+    this.close = h(
+      "button",
+      { type: "button", class: "quiet", "aria-label": "Close this notice", onclick: () => this.tell("") },
+      "×",
+    );
     this.noticeFrame = h("div", { class: "notice-frame", hidden: true }, this.notice, this.close);
     document.body.append(this.dialog, this.noticeFrame);
     link.addEventListener("state", () => {
-      if (!link.operates && this.dialog.open) setText(this.wrong, "The connection to the process has ended; nothing was asked for.");
+      if (!link.operates && this.dialog.open)
+        setText(this.wrong, "The connection to the process has ended; nothing was asked for.");
     });
   }
 
@@ -94,7 +115,12 @@ export class Control {
         const name = `${action.title} ${shown(target.name, 60)}`;
         return h(
           "button",
-          { type: "button", class: small ? "small" : "", "aria-label": small ? name : null, onclick: () => this.ask(word, target, facts(), done) },
+          {
+            type: "button",
+            class: small ? "small" : "",
+            "aria-label": small ? name : null,
+            onclick: () => this.ask(word, target, facts(), done),
+          },
           action.title,
         );
       });
@@ -150,7 +176,9 @@ export class Control {
 function side(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "object") return shown(value, 200);
-  return Object.entries(value).map(([name, one]) => `${name.replaceAll("_", " ")} ${shown(one, 80)}`).join(", ");
+  return Object.entries(value)
+    .map(([name, one]) => `${name.replaceAll("_", " ")} ${shown(one, 80)}`)
+    .join(", ");
 }
 
 function didWhat(word, target, result, now) {

@@ -79,7 +79,10 @@ export class FeedRow {
     const isCall = event.kind === "call";
     setText(this.at, clock(event.at, true));
     setText(this.code, code);
-    setClass(this.code, `code ${event.outcome === "failed" ? "bad" : event.outcome === "refused" || event.tool_error ? "warn" : ""}`);
+    setClass(
+      this.code,
+      `code ${event.outcome === "failed" ? "bad" : event.outcome === "refused" || event.tool_error ? "warn" : ""}`,
+    );
     setText(
       this.what,
       isCall
@@ -99,8 +102,16 @@ export class FeedRow {
 export function showRows(list, items) {
   const wanted = new Set(items.map((item) => item.id));
   // the topmost is taken first: where all are new, each row stays where it is and none is moved
-  const spare = [...(list.keptRows ?? [])].filter(([id]) => !wanted.has(id)).map(([, node]) => node.row).reverse();
-  reconcile(list, items, (item) => item.id, (item) => (spare.pop() ?? new FeedRow()).fill(item));
+  const spare = [...(list.keptRows ?? [])]
+    .filter(([id]) => !wanted.has(id))
+    .map(([, node]) => node.row)
+    .reverse();
+  reconcile(
+    list,
+    items,
+    (item) => item.id,
+    (item) => (spare.pop() ?? new FeedRow()).fill(item),
+  );
 }
 
 export class Feed {
@@ -113,13 +124,28 @@ export class Feed {
     this.hovered = this.focused = false;
     this.list = h("ol", { class: "feed-rows", "aria-label": label });
     this.said = h("span", { class: "feed-said", role: "status" });
-    this.button = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.toggle() }, "Pause");
+    this.button = h(
+      "button",
+      { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.toggle() },
+      "Pause",
+    );
     this.empty = h("p", { class: "nothing" }, "None so far.");
-    this.node = h("div", { class: "feed" }, h("div", { class: "feed-bar" }, this.said, this.button), this.list, this.empty);
-    this.list.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && this.look({ hovered: true }));
+    this.node = h(
+      "div",
+      { class: "feed" },
+      h("div", { class: "feed-bar" }, this.said, this.button),
+      this.list,
+      this.empty,
+    );
+    this.list.addEventListener(
+      "pointerenter",
+      (event) => event.pointerType === "mouse" && this.look({ hovered: true }),
+    );
     this.list.addEventListener("pointerleave", () => this.look({ hovered: false }));
     this.list.addEventListener("focusin", () => this.look({ focused: true }));
-    this.list.addEventListener("focusout", (event) => this.look({ focused: this.list.contains(event.relatedTarget) }));
+    this.list.addEventListener("focusout", (event) =>
+      this.look({ focused: this.list.contains(event.relatedTarget) }),
+    );
     this.timer = setInterval(() => this.draw(), calm() ? 1000 : EVERY);
     this.drawn = -1;
     this.draw(true);

@@ -16,14 +16,40 @@ export class Keys {
     this.commands = commands;
     this.single = single;
     const toggle = h("input", { type: "checkbox", checked: single.on, onchange: () => single.set(toggle.checked) });
-    const rows = [...commands.map(({ keys, words }) => [keys.join(" or "), words]), ...IN_MAP, ["Esc", "close a dialog; leave a field"]];
+    const rows = [
+      ...commands.map(({ keys, words }) => [keys.join(" or "), words]),
+      ...IN_MAP,
+      ["Esc", "close a dialog; leave a field"],
+    ];
     this.dialog = h(
       "dialog",
       { class: "dialog", "aria-labelledby": "keys-title" },
       h("h2", { id: "keys-title" }, "Keys"),
-      h("dl", { class: "keys" }, rows.map(([keys, words]) => h("div", {}, h("dt", {}, keys.split(" or ").map((key, i) => [i ? " or " : null, h("kbd", {}, key)]).flat()), h("dd", {}, words)))),
+      h(
+        "dl",
+        { class: "keys" },
+        rows.map(([keys, words]) =>
+          h(
+            "div",
+            {},
+            h(
+              "dt",
+              {},
+              keys
+                .split(" or ")
+                .map((key, i) => [i ? " or " : null, h("kbd", {}, key)])
+                .flat(),
+            ),
+            h("dd", {}, words),
+          ),
+        ),
+      ),
       h("label", { class: "check-field" }, toggle, " Single keys are shortcuts"),
-      h("div", { class: "dialog-buttons" }, h("button", { type: "button", class: "primary", onclick: () => this.dialog.close() }, "Close")),
+      h(
+        "div",
+        { class: "dialog-buttons" },
+        h("button", { type: "button", class: "primary", onclick: () => this.dialog.close() }, "Close"),
+      ),
     );
     document.body.append(this.dialog);
     document.addEventListener("keydown", (event) => this.take(event));

@@ -138,7 +138,8 @@ export class Link extends EventTarget {
     this.streams.clear();
     this.stopped.clear();
     this.early.clear();
-    for (const { no } of asked) no(new Refused({ code: "away", message: "the connection ended before the answer came" }));
+    for (const { no } of asked)
+      no(new Refused({ code: "away", message: "the connection ended before the answer came" }));
   }
 
   lost(event) {
@@ -174,7 +175,8 @@ export class Link extends EventTarget {
       if (frame.error) no(new Refused(frame.error));
       else yes(frame.ok ?? {});
     } else if (frame.error && !this.hello) this.refusal = new Refused(frame.error).message;
-    else if (frame.error && frame.error.code === "not-allowed" && !this.live) this.refusal = new Refused(frame.error).message;
+    else if (frame.error && frame.error.code === "not-allowed" && !this.live)
+      this.refusal = new Refused(frame.error).message;
   }
 
   greeted(hello) {
@@ -211,9 +213,12 @@ export class Link extends EventTarget {
   }
 
   ask(words, options = {}) {
-    if (!this.live) return Promise.reject(new Refused({ code: "away", message: "there is no connection to the process" }));
+    if (!this.live)
+      return Promise.reject(new Refused({ code: "away", message: "there is no connection to the process" }));
     const id = (this.lastId += 1);
-    const given = Object.entries(options).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+    const given = Object.entries(options).filter(
+      ([, value]) => value !== "" && value !== null && value !== undefined,
+    );
     const frame = { id, do: words };
     if (given.length) frame.with = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
     return new Promise((yes, no) => {

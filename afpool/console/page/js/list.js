@@ -11,7 +11,12 @@ const COLUMNS = [
   ["key", "key", (one) => one.key, "id"],
   ["server", "server", (one) => one.server, "text"],
   ["state", "state", (one) => one.state, "text"],
-  ["inFlight", "in flight", (one) => (one.most ? `${count(one.inFlight)} / ${count(one.most)}` : count(one.inFlight)), "number"],
+  [
+    "inFlight",
+    "in flight",
+    (one) => (one.most ? `${count(one.inFlight)} / ${count(one.most)}` : count(one.inFlight)),
+    "number",
+  ],
   ["waiting", "waiting", (one) => count(one.waiting), "number"],
   ["client", "client", (one) => (one.client === null ? "–" : String(one.client)), "number minor"],
   ["generation", "generation", (one) => (one.generation === null ? "–" : String(one.generation)), "number minor"],
@@ -53,7 +58,10 @@ export class ActorList {
   recolour() {}
 
   sortBy(name) {
-    this.sort = { by: name, down: this.sort.by === name ? !this.sort.down : !["key", "server", "state"].includes(name) };
+    this.sort = {
+      by: name,
+      down: this.sort.by === name ? !this.sort.down : !["key", "server", "state"].includes(name),
+    };
     this.arrange();
   }
 
@@ -74,7 +82,9 @@ export class ActorList {
     });
     const place = chosen ? this.order.indexOf(chosen) : 0;
     this.at = Math.max(0, place);
-    this.heads.forEach((head, i) => setAttr(head, "aria-sort", COLUMNS[i][0] === by ? (down ? "descending" : "ascending") : "none"));
+    this.heads.forEach((head, i) =>
+      setAttr(head, "aria-sort", COLUMNS[i][0] === by ? (down ? "descending" : "ascending") : "none"),
+    );
     setAttr(this.node, "aria-rowcount", this.order.length + 1);
     this.body.style.height = `${this.order.length * ROW}px`;
     this.plan();

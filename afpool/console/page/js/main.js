@@ -108,13 +108,16 @@ class App extends EventTarget {
     if (this.link.hello === null) return;
     this.leave();
     this.at = location.hash;
-    const parts = location.hash.replace(/^#\/?/, "").split("/").map((part) => {
-      try {
-        return decodeURIComponent(part);
-      } catch {
-        return part;
-      }
-    });
+    const parts = location.hash
+      .replace(/^#\/?/, "")
+      .split("/")
+      .map((part) => {
+        try {
+          return decodeURIComponent(part);
+        } catch {
+          return part;
+        }
+      });
     const [name, one = "", two = ""] = parts;
     const views = {
       actors: () => actorsView(this, one),

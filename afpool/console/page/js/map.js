@@ -65,7 +65,10 @@ export class ActorMap {
 
   recolour() {
     this.colours = Object.fromEntries(
-      ["cell", "cell-empty", "accent", "warn-fill", "bad-fill", "held", "ink", "dim", "panel"].map((name) => [name, colour(name)]),
+      ["cell", "cell-empty", "accent", "warn-fill", "bad-fill", "held", "ink", "dim", "panel"].map((name) => [
+        name,
+        colour(name),
+      ]),
     );
     this.font = getComputedStyle(document.body).fontFamily;
     this.again();
@@ -182,17 +185,32 @@ export class ActorMap {
       const wide = Math.min(pen.measureText(group.server).width, this.width * 0.7);
       pen.font = `12px ${this.font}`;
       pen.fillStyle = this.colours.dim;
-      pen.fillText(plural(group.places.reduce((sum, actor) => sum + (actor === null ? 0 : 1), 0), "key"), wide + 8, start - 8);
+      pen.fillText(
+        plural(
+          group.places.reduce((sum, actor) => sum + (actor === null ? 0 : 1), 0),
+          "key",
+        ),
+        wide + 8,
+        start - 8,
+      );
       const from = Math.max(0, Math.floor(-start / this.pitch)) * this.columns;
       const to = Math.min(group.places.length, Math.ceil((this.height - start) / this.pitch) * this.columns);
       for (let index = from; index < to; index += 1) {
-        this.cell(pen, group.places[index], (index % this.columns) * this.pitch, start + Math.floor(index / this.columns) * this.pitch);
+        this.cell(
+          pen,
+          group.places[index],
+          (index % this.columns) * this.pitch,
+          start + Math.floor(index / this.columns) * this.pitch,
+        );
       }
     });
   }
 
   corner(g, index) {
-    return [(index % this.columns) * this.pitch, this.tops[g] - this.top + Math.floor(index / this.columns) * this.pitch];
+    return [
+      (index % this.columns) * this.pitch,
+      this.tops[g] - this.top + Math.floor(index / this.columns) * this.pitch,
+    ];
   }
 
   cell(pen, actor, x, y) {
@@ -273,7 +291,11 @@ export class ActorMap {
   scan(g, index, by) {
     for (let group = g; group >= 0 && group < this.groups.length; group += by) {
       const { places } = this.groups[group];
-      for (let one = group === g ? index + by : by > 0 ? 0 : places.length - 1; one >= 0 && one < places.length; one += by) {
+      for (
+        let one = group === g ? index + by : by > 0 ? 0 : places.length - 1;
+        one >= 0 && one < places.length;
+        one += by
+      ) {
         if (places[one]) return places[one];
       }
     }
@@ -284,7 +306,7 @@ export class ActorMap {
   row(g, index, by) {
     const column = index % this.columns;
     let row = Math.floor(index / this.columns) + by;
-    for (let group = g; ; ) {
+    for (let group = g; ;) {
       const { places } = this.groups[group];
       const rows = Math.ceil(places.length / this.columns);
       while (row >= 0 && row < rows) {

@@ -21,7 +21,11 @@ export class Shell {
     this.process = h("span", { class: "process" });
     this.level = h("span", { class: "level" });
     this.state = h("span", { class: "state", role: "status" });
-    this.dropped = h("span", { class: "dropped", hidden: true, title: "Events that this page was too slow for. Nothing was delayed for them." });
+    this.dropped = h("span", {
+      class: "dropped",
+      hidden: true,
+      title: "Events that this page was too slow for. Nothing was delayed for them.",
+    });
     this.out = h("button", { type: "button", class: "quiet", onclick: () => link.signOut() }, "Sign out");
     this.links = new Map(PLACES.map(({ name, title, where }) => [name, h("a", { href: where }, title)]));
     this.nav = h("nav", { class: "places", "aria-label": "Views" }, [...this.links.values()]);
@@ -33,16 +37,34 @@ export class Shell {
     this.top = h(
       "header",
       { class: "top" },
-      h("div", { class: "top-line" },
-        h("a", { class: "brand", href: "#/" }, "afpool"), this.process, this.level, this.state, this.dropped,
-        h("span", { class: "grow" }), themeButton, h("button", { type: "button", class: "quiet", "aria-label": "Keys", onclick: help }, "?"), this.out),
+      h(
+        "div",
+        { class: "top-line" },
+        h("a", { class: "brand", href: "#/" }, "afpool"),
+        this.process,
+        this.level,
+        this.state,
+        this.dropped,
+        h("span", { class: "grow" }),
+        themeButton,
+        h("button", { type: "button", class: "quiet", "aria-label": "Keys", onclick: help }, "?"),
+        this.out,
+      ),
       this.nav,
     );
     this.door = this.makeDoor();
-    const skip = h("a", { class: "skip", href: "#content", onclick: (event) => {
-      event.preventDefault();
-      (this.main.querySelector("h1") ?? this.main).focus();
-    } }, "Skip to the content");
+    const skip = h(
+      "a",
+      {
+        class: "skip",
+        href: "#content",
+        onclick: (event) => {
+          event.preventDefault();
+          (this.main.querySelector("h1") ?? this.main).focus();
+        },
+      },
+      "Skip to the content",
+    );
     document.body.append(skip, this.top, this.banner, this.main, this.door, this.loud);
     link.addEventListener("state", () => this.show());
     link.addEventListener("dropped", () => this.show());
@@ -54,20 +76,33 @@ export class Shell {
   }
 
   makeDoor() {
-    this.token = h("input", { type: "password", id: "token", autocomplete: "off", required: true, "aria-describedby": "token-said" });
+    this.token = h("input", {
+      type: "password",
+      id: "token",
+      autocomplete: "off",
+      required: true,
+      "aria-describedby": "token-said",
+    });
     this.kept = h("input", { type: "checkbox", checked: true });
     this.doorSaid = h("p", { class: "wrong", id: "token-said", role: "alert" });
     this.enter = h("button", { type: "submit", class: "primary" }, "Look inside");
     const form = h(
       "form",
-      { class: "door-form", onsubmit: (event) => {
-        event.preventDefault();
-        const token = this.token.value.trim();
-        this.token.value = "";
-        if (token) this.link.signIn(token, this.kept.checked);
-      } },
+      {
+        class: "door-form",
+        onsubmit: (event) => {
+          event.preventDefault();
+          const token = this.token.value.trim();
+          this.token.value = "";
+          if (token) this.link.signIn(token, this.kept.checked);
+        },
+      },
       h("h1", {}, "afpool console"),
-      h("p", { class: "note" }, "A token for reading shows everything here; one for operating may also pause, drain and kill. Whoever started the process has them, or its configuration names them."),
+      h(
+        "p",
+        { class: "note" },
+        "A token for reading shows everything here; one for operating may also pause, drain and kill. Whoever started the process has them, or its configuration names them.",
+      ),
       h("label", { for: "token" }, "Token"),
       this.token,
       this.doorSaid,
@@ -105,14 +140,23 @@ export class Shell {
         const ago = lasted(Math.round((Date.now() - link.since) / 1000) || 0);
         const next = Math.max(0, Math.ceil((link.nextTry - Date.now()) / 1000));
         const why = link.reason ? ` It said: ${shown(link.reason, 200)}.` : "";
-        setText(this.bannerText, `The process went away ${ago === "0" ? "just now" : `${ago} ago`}.${why} What stands here is from then. ${next ? `Next try in ${plural(next, "second")}.` : "Trying now…"}`);
+        setText(
+          this.bannerText,
+          `The process went away ${ago === "0" ? "just now" : `${ago} ago`}.${why} What stands here is from then. ${next ? `Next try in ${plural(next, "second")}.` : "Trying now…"}`,
+        );
         if (this.shown !== "away") setText(this.loud, "The process went away. It is tried again.");
       } else if (this.silent) {
         setText(this.state, "silent");
         setClass(this.state, "state away");
-        setText(this.bannerText, `The process has said nothing for ${lasted(Math.round(link.silent))}, though it should every second: its event loop may hang. \`afpool console\` on that machine shows the stacks of its threads all the same.`);
+        setText(
+          this.bannerText,
+          `The process has said nothing for ${lasted(Math.round(link.silent))}, though it should every second: its event loop may hang. \`afpool console\` on that machine shows the stacks of its threads all the same.`,
+        );
       } else if (this.shown === "away" && state === "live") {
-        setText(this.loud, link.other ? `Live again: another process answers now, pid ${shown(hello.pid, 12)}.` : "Live again.");
+        setText(
+          this.loud,
+          link.other ? `Live again: another process answers now, pid ${shown(hello.pid, 12)}.` : "Live again.",
+        );
       }
     }
     this.shown = state;

@@ -27,7 +27,13 @@ export class Spark {
     this.line = s("path", { class: "spark-line" });
     this.node = s(
       "svg",
-      { class: "spark", viewBox: `0 0 ${KEPT - 1} 20`, preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" },
+      {
+        class: "spark",
+        viewBox: `0 0 ${KEPT - 1} 20`,
+        preserveAspectRatio: "none",
+        "aria-hidden": "true",
+        focusable: "false",
+      },
       this.area,
       this.line,
     );

@@ -36,7 +36,12 @@ export class DataTable {
       const head = this.heads.slice();
       if (this.extra) head.splice(1, 0, h("th", { scope: "col" }, h("span", { class: "unseen" }, "Control")));
       this.head.replaceChildren(...head);
-      reconcile(this.body, [], () => "", () => null);
+      reconcile(
+        this.body,
+        [],
+        () => "",
+        () => null,
+      );
     }
     columns.forEach((column, i) => {
       const way = sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : null;
@@ -60,12 +65,26 @@ export class DataTable {
 
   headOf(column) {
     const name = TITLES[column.name] ?? shown(column.name, 60).replace(/_s$/, "/s").replaceAll("_", " ");
-    const inside = this.sorted ? h("button", { type: "button", onclick: () => this.sorted(column.name) }, name) : name;
-    return h("th", { scope: "col", class: isNumeric(column.kind) ? "number" : "", title: column.help ? shown(column.help, 200) : null }, inside);
+    const inside = this.sorted
+      ? h("button", { type: "button", onclick: () => this.sorted(column.name) }, name)
+      : name;
+    return h(
+      "th",
+      {
+        scope: "col",
+        class: isNumeric(column.kind) ? "number" : "",
+        title: column.help ? shown(column.help, 200) : null,
+      },
+      inside,
+    );
   }
 
   make(row, columns) {
-    const cells = columns.map((column) => h("td", { class: `${isNumeric(column.kind) ? "number" : ""} ${["key", "id"].includes(column.kind) ? "id" : ""}` }));
+    const cells = columns.map((column) =>
+      h("td", {
+        class: `${isNumeric(column.kind) ? "number" : ""} ${["key", "id"].includes(column.kind) ? "id" : ""}`,
+      }),
+    );
     if (this.extra) cells.splice(1, 0, h("td", { class: "table-extra" }, this.extra(row, columns)));
     return h("tr", {}, cells);
   }
@@ -94,11 +113,16 @@ export function prose(text, longest = 2000) {
 
 // Names and values of anything, for facts that no table has a column for.
 export function factList(facts, { skip = [], depth = 0 } = {}) {
-  const entries = Object.entries(facts ?? {}).filter(([name, value]) => !skip.includes(name) && value !== null && value !== undefined && value !== "");
+  const entries = Object.entries(facts ?? {}).filter(
+    ([name, value]) => !skip.includes(name) && value !== null && value !== undefined && value !== "",
+  );
   return h(
     "dl",
     { class: "facts" },
-    entries.map(([name, value]) => [h("dt", {}, shown(name, 60).replaceAll("_", " ")), h("dd", {}, factValue(name, value, depth))]),
+    entries.map(([name, value]) => [
+      h("dt", {}, shown(name, 60).replaceAll("_", " ")),
+      h("dd", {}, factValue(name, value, depth)),
+    ]),
   );
 }
 
@@ -111,10 +135,14 @@ function factValue(name, value, depth) {
     return value.map((one, i) => [i ? ", " : null, factValue(name, one, depth)]).flat();
   }
   if (typeof value === "object" && value !== null) {
-    return depth < 2 && !Array.isArray(value) ? factList(value, { depth: depth + 1 }) : h("pre", {}, pretty(value, 4000));
+    return depth < 2 && !Array.isArray(value)
+      ? factList(value, { depth: depth + 1 })
+      : h("pre", {}, pretty(value, 4000));
   }
-  if (typeof value === "string" && CALLS.has(name)) return h("a", { class: "id", href: `#/call/${encodeURIComponent(value)}` }, shown(value, 120));
-  if (typeof value === "string" && name === "key") return h("a", { class: "id", href: `#/actor/${encodeURIComponent(value)}` }, shown(value, 120));
+  if (typeof value === "string" && CALLS.has(name))
+    return h("a", { class: "id", href: `#/call/${encodeURIComponent(value)}` }, shown(value, 120));
+  if (typeof value === "string" && name === "key")
+    return h("a", { class: "id", href: `#/actor/${encodeURIComponent(value)}` }, shown(value, 120));
   if (isNumber(value) && LASTING.has(name)) return lasted(value);
   if (isNumber(value) && INSTANTS.has(name)) return clock(value, true);
   if (isNumber(value) && !Number.isInteger(value)) return String(Number(value.toPrecision(6)));

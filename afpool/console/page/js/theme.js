@@ -28,7 +28,12 @@ export class Theme {
     this.choice = kept(KEPT, "system");
     if (!(this.choice in NEXT)) this.choice = "system";
     this.word = h("span", { class: "theme-word" });
-    this.button = h("button", { type: "button", class: "quiet", onclick: () => this.next() }, h("span", { class: "theme-mark", "aria-hidden": "true" }), this.word);
+    this.button = h(
+      "button",
+      { type: "button", class: "quiet", onclick: () => this.next() },
+      h("span", { class: "theme-mark", "aria-hidden": "true" }),
+      this.word,
+    );
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.told());
     this.apply();
   }

@@ -40,11 +40,23 @@ export class Timeline {
       if (lane >= MOST_LANES) lane = MOST_LANES - 1;
       const end = call.took === null ? now : call.began + call.took;
       ends[lane] = Math.max(ends[lane] ?? 0, end);
-      const look = call.took === null ? "run" : call.outcome === "ok" ? "ok" : call.outcome === "refused" ? "warn" : "bad";
+      const look =
+        call.took === null ? "run" : call.outcome === "ok" ? "ok" : call.outcome === "refused" ? "warn" : "bad";
       const bar = s(
         "rect",
-        { class: `time-call ${look}`, x: x(call.began).toFixed(1), y: lane * LANE + 4, width: Math.max(2, x(end) - x(call.began)).toFixed(1), height: LANE - 4, rx: 1 },
-        s("title", {}, `${shown(call.call_id, 80)} ${shown(call.tool, 60)}: ${shown(call.code ?? call.outcome ?? `waits for ${call.waits_for ?? "–"}`, 60)}, ${lasted(end - call.began)}`),
+        {
+          class: `time-call ${look}`,
+          x: x(call.began).toFixed(1),
+          y: lane * LANE + 4,
+          width: Math.max(2, x(end) - x(call.began)).toFixed(1),
+          height: LANE - 4,
+          rx: 1,
+        },
+        s(
+          "title",
+          {},
+          `${shown(call.call_id, 80)} ${shown(call.tool, 60)}: ${shown(call.code ?? call.outcome ?? `waits for ${call.waits_for ?? "–"}`, 60)}, ${lasted(end - call.began)}`,
+        ),
       );
       if (call.call_id) bar.addEventListener("click", () => this.opened(call.call_id));
       parts.push(bar);
@@ -58,7 +70,13 @@ export class Timeline {
       parts.push(
         s(
           "rect",
-          { class: "time-turn", x: x(turn.at).toFixed(1), y: (turnTop + 20 - high).toFixed(1), width: 1.5, height: high.toFixed(1) },
+          {
+            class: "time-turn",
+            x: x(turn.at).toFixed(1),
+            y: (turnTop + 20 - high).toFixed(1),
+            width: 1.5,
+            height: high.toFixed(1),
+          },
           s("title", {}, `${shown(turn.message, 80)} ${lasted(turn.took)}`),
         ),
       );
@@ -68,7 +86,11 @@ export class Timeline {
       if (!isNumber(event.at) || event.at < start) continue;
       const at = x(event.at);
       parts.push(
-        s("path", { class: "time-event", d: `M${at} ${eventTop}l5 6l-5 6l-5 -6z` }, s("title", {}, `${shown(event.kind, 60)} ${shown(event.why, 80)}`)),
+        s(
+          "path",
+          { class: "time-event", d: `M${at} ${eventTop}l5 6l-5 6l-5 -6z` },
+          s("title", {}, `${shown(event.kind, 60)} ${shown(event.why, 80)}`),
+        ),
       );
     }
     const bottom = eventTop + 22;
@@ -76,10 +98,23 @@ export class Timeline {
       const at = x(now - back);
       return [
         s("line", { class: "time-line", x1: at, x2: at, y1: 0, y2: bottom }),
-        s("text", { class: "time-text", x: at, y: bottom + 14, "text-anchor": back === 0 ? "end" : back === WINDOW ? "start" : "middle" }, back ? `−${back} s` : "now"),
+        s(
+          "text",
+          {
+            class: "time-text",
+            x: at,
+            y: bottom + 14,
+            "text-anchor": back === 0 ? "end" : back === WINDOW ? "start" : "middle",
+          },
+          back ? `−${back} s` : "now",
+        ),
       ];
     });
-    const names = [["calls", LANE], ["turns", turnTop + 15], ["events", eventTop + 11]].map(([name, y]) => s("text", { class: "time-text", x: 0, y }, name));
+    const names = [
+      ["calls", LANE],
+      ["turns", turnTop + 15],
+      ["events", eventTop + 11],
+    ].map(([name, y]) => s("text", { class: "time-text", x: 0, y }, name));
     this.node.setAttribute("height", bottom + 20);
     this.node.setAttribute(
       "aria-label",

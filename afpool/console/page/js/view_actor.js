@@ -10,12 +10,30 @@ const KEPT = 200;
 const list = (value) => (Array.isArray(value) ? value.filter((one) => one !== null && typeof one === "object") : []);
 
 const RUNNING = [
-  { name: "call_id", kind: "id" }, { name: "tool", kind: "text" }, { name: "waits_for", kind: "text" }, { name: "since", kind: "seconds" },
+  { name: "call_id", kind: "id" },
+  { name: "tool", kind: "text" },
+  { name: "waits_for", kind: "text" },
+  { name: "since", kind: "seconds" },
 ];
-const QUEUE = [{ name: "call_id", kind: "id" }, { name: "tool", kind: "text" }, { name: "waited", kind: "seconds" }];
-const TURNS = [{ name: "at", kind: "unix" }, { name: "message", kind: "text" }, { name: "verdict", kind: "text" }, { name: "took", kind: "seconds" }];
+const QUEUE = [
+  { name: "call_id", kind: "id" },
+  { name: "tool", kind: "text" },
+  { name: "waited", kind: "seconds" },
+];
+const TURNS = [
+  { name: "at", kind: "unix" },
+  { name: "message", kind: "text" },
+  { name: "verdict", kind: "text" },
+  { name: "took", kind: "seconds" },
+];
 const SHOWN = [
-  ["server", "server"], ["state", "state"], ["in flight", "in_flight"], ["waiting", "waiting"], ["client", "client"], ["generation", "generation"], ["epoch", "epoch"],
+  ["server", "server"],
+  ["state", "state"],
+  ["in flight", "in_flight"],
+  ["waiting", "waiting"],
+  ["client", "client"],
+  ["generation", "generation"],
+  ["epoch", "epoch"],
 ];
 
 const PARTS = { held_since: "Held since", backoff: "Back-off", connection: "Connection", list: "Tool list" };
@@ -72,7 +90,12 @@ export function actorView(app, key) {
     section("h-timeline", "Timeline", h("div", { class: "timeline-frame" }, timeline.node)).node,
     h("div", { class: "halves" }, runningPart.node, queuePart.node),
     more,
-    h("div", { class: "halves" }, section("h-turns", "Last turns", turns.node).node, section("h-happened", "Calls and events", feed).node),
+    h(
+      "div",
+      { class: "halves" },
+      section("h-turns", "Last turns", turns.node).node,
+      section("h-happened", "Calls and events", feed).node,
+    ),
   );
 
   let actor = null;
@@ -80,17 +103,31 @@ export function actorView(app, key) {
   let tracing = null;
   let asking = false;
   const now = () => ({
-    state: actor?.state, "in flight": actor?.in_flight, waiting: actor?.waiting, client: actor?.client ?? "none",
+    state: actor?.state,
+    "in flight": actor?.in_flight,
+    waiting: actor?.waiting,
+    client: actor?.client ?? "none",
   });
 
   function buttons() {
     control.replaceChildren(
-      ...app.control.buttons(["pause", "resume", "drain", "refresh", "evict", "invalidate"], { kind: "key", name, id: key }, now, poll),
+      ...app.control.buttons(
+        ["pause", "resume", "drain", "refresh", "evict", "invalidate"],
+        { kind: "key", name, id: key },
+        now,
+        poll,
+      ),
       ...(isNumber(actor?.client) || typeof actor?.client === "string"
         ? app.control.buttons(["kill"], { kind: "client", name: String(actor.client), id: actor.client }, now, poll)
         : []),
       ...(app.link.operates && app.link.offers("trace")
-        ? [h("button", { type: "button", "aria-pressed": String(tracing !== null), onclick: trace }, tracing ? "End trace" : "Trace")]
+        ? [
+            h(
+              "button",
+              { type: "button", "aria-pressed": String(tracing !== null), onclick: trace },
+              tracing ? "End trace" : "Trace",
+            ),
+          ]
         : []),
     );
   }
@@ -102,7 +139,8 @@ export function actorView(app, key) {
       show(await app.link.ask(["show", "actor", key]));
       setText(wrong, "");
     } catch (error) {
-      if (error.code !== "away") setText(wrong, [error.message, ...(error.tries ?? [])].map((one) => shown(one)).join(" — "));
+      if (error.code !== "away")
+        setText(wrong, [error.message, ...(error.tries ?? [])].map((one) => shown(one)).join(" — "));
     } finally {
       asking = false;
     }
@@ -121,16 +159,36 @@ export function actorView(app, key) {
     queue.show(list(found.queue));
     turns.show(list(found.turns).slice(-20).reverse());
     setText(runningPart.extra, plural(list(found.running).length, "operation"));
-    setText(queuePart.extra, list(found.queue).length ? `oldest ${lasted(Math.max(...list(found.queue).map((one) => one.waited ?? 0)))}` : "");
+    setText(
+      queuePart.extra,
+      list(found.queue).length
+        ? `oldest ${lasted(Math.max(...list(found.queue).map((one) => one.waited ?? 0)))}`
+        : "",
+    );
     const refusal = found.last_refusal;
     last.replaceChildren(
       ...(refusal && typeof refusal === "object"
-        ? [h("p", { class: "note" }, "Last refusal: ", h("a", { href: `#/call/${encodeURIComponent(refusal.call_id)}` }, h("span", { class: "code warn" }, shown(refusal.code, 60))), ` ${lasted(app.link.now() - refusal.at)} ago`)]
+        ? [
+            h(
+              "p",
+              { class: "note" },
+              "Last refusal: ",
+              h(
+                "a",
+                { href: `#/call/${encodeURIComponent(refusal.call_id)}` },
+                h("span", { class: "code warn" }, shown(refusal.code, 60)),
+              ),
+              ` ${lasted(app.link.now() - refusal.at)} ago`,
+            ),
+          ]
         : []),
     );
     for (const event of list(found.events)) keep(event);
-    more.replaceChildren(...Object.entries(PARTS).filter(([name]) => found[name]).map(([name, title]) =>
-      h("section", {}, h("h2", {}, title), factList(found[name]))));
+    more.replaceChildren(
+      ...Object.entries(PARTS)
+        .filter(([name]) => found[name])
+        .map(([name, title]) => h("section", {}, h("h2", {}, title), factList(found[name]))),
+    );
     draw();
   }
 
@@ -160,13 +218,20 @@ export function actorView(app, key) {
   function draw() {
     const at = app.link.now();
     const recent = events.map((one) => one.event);
-    const under = list(actor?.running).map((one) => ({ ...one, took: null, began: at - (one.age ?? one.since ?? 0) }));
+    const under = list(actor?.running).map((one) => ({
+      ...one,
+      took: null,
+      began: at - (one.age ?? one.since ?? 0),
+    }));
     timeline.draw(at, {
       calls: [...recent.filter((one) => one.kind === "call"), ...under],
       turns: [...list(actor?.turns), ...recent.filter((one) => one.kind === "turn")],
       events: recent.filter((one) => one.kind !== "call" && one.kind !== "turn"),
     });
-    const newest = events.slice().sort((a, b) => b.event.at - a.event.at).slice(0, 40);
+    const newest = events
+      .slice()
+      .sort((a, b) => b.event.at - a.event.at)
+      .slice(0, 40);
     showRows(feed, newest);
   }
 

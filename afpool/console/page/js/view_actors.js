@@ -10,7 +10,9 @@ const AGAIN = 400; // how often a selection is made anew while actors change
 const LOOKS = ["waiting", "busy", "open", "opening", "held", "bad", "empty"];
 
 function said(actor) {
-  const places = actor.most ? `${count(actor.inFlight)} of ${count(actor.most)} in flight` : `${count(actor.inFlight)} in flight`;
+  const places = actor.most
+    ? `${count(actor.inFlight)} of ${count(actor.most)} in flight`
+    : `${count(actor.inFlight)} in flight`;
   return `${actor.key}, ${actor.server}, ${actor.state}, ${places}, ${count(actor.waiting)} waiting`;
 }
 
@@ -36,25 +38,59 @@ export function actorsView(app, only = "") {
     }
     setText(where, pointed.key);
     setAttr(where, "href", `#/actor/${encodeURIComponent(pointed.key)}`);
-    const client = pointed.client === null ? "no client" : `client ${pointed.client}, generation ${pointed.generation ?? "–"}`;
+    const client =
+      pointed.client === null ? "no client" : `client ${pointed.client}, generation ${pointed.generation ?? "–"}`;
     setText(which, `${said(pointed).slice(pointed.key.length + 2)}, ${client}`);
   };
   let shape = "map";
   let body = new ActorMap(point, open);
   const total = h("span", { class: "total" }, "Waiting for the first actors…");
   const wrong = h("p", { class: "wrong", role: "alert" });
-  const search = h("input", { type: "search", id: "actor-search", placeholder: "Digest or state", autocomplete: "off", oninput: () => pick({ text: search.value.trim().toLowerCase() }) });
+  const search = h("input", {
+    type: "search",
+    id: "actor-search",
+    placeholder: "Digest or state",
+    autocomplete: "off",
+    oninput: () => pick({ text: search.value.trim().toLowerCase() }),
+  });
   setAttr(search, "spellcheck", "false");
-  const server = h("select", { id: "actor-server", onchange: () => pick({ server: server.value }) }, h("option", { value: "" }, "All servers"));
+  const server = h(
+    "select",
+    { id: "actor-server", onchange: () => pick({ server: server.value }) },
+    h("option", { value: "" }, "All servers"),
+  );
   const chips = new Map(
     LOOKS.map((look) => {
       const number = h("span", { class: "number" }, "0");
-      const button = h("button", { type: "button", class: "chip", "aria-pressed": "false", onclick: () => pick({ look: wanted.look === look ? "" : look }) }, h("span", { class: `dot ${look}` }), LOOK_NAMES[look], " ", number);
+      const button = h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-pressed": "false",
+          onclick: () => pick({ look: wanted.look === look ? "" : look }),
+        },
+        h("span", { class: `dot ${look}` }),
+        LOOK_NAMES[look],
+        " ",
+        number,
+      );
       return [look, { button, number }];
     }),
   );
   const shapes = ["map", "list"].map((name) =>
-    h("label", {}, h("input", { type: "radio", name: "shape", value: name, checked: name === shape, onchange: () => reshape(name) }), h("span", {}, name === "map" ? "Map" : "List")),
+    h(
+      "label",
+      {},
+      h("input", {
+        type: "radio",
+        name: "shape",
+        value: name,
+        checked: name === shape,
+        onchange: () => reshape(name),
+      }),
+      h("span", {}, name === "map" ? "Map" : "List"),
+    ),
   );
   const frame = h("div", { class: "actors-body" }, body.node);
   const strip = h("div", { class: "map-strip" }, where, which);
@@ -69,7 +105,11 @@ export function actorsView(app, only = "") {
       h("label", { class: "field" }, h("span", { class: "unseen" }, "Server"), server),
       h("fieldset", { class: "switch" }, h("legend", { class: "unseen" }, "Shown as"), shapes),
     ),
-    h("div", { class: "chips", role: "group", "aria-label": "Only those in one state" }, [...chips.values()].map((one) => one.button)),
+    h(
+      "div",
+      { class: "chips", role: "group", "aria-label": "Only those in one state" },
+      [...chips.values()].map((one) => one.button),
+    ),
     wrong,
     frame,
     strip,
@@ -117,7 +157,9 @@ export function actorsView(app, only = "") {
     const now = performance.now();
     // a selection, and any order of rows, is made anew now and then: what is in it changes with every frame
     const loose = !wanted.all || shape === "list";
-    const due = loose ? now - arrangedAt > AGAIN && (changed.size > 0 || left.length > 0) : actors.shape !== lastShape;
+    const due = loose
+      ? now - arrangedAt > AGAIN && (changed.size > 0 || left.length > 0)
+      : actors.shape !== lastShape;
     if (dirtyWanted || due) {
       arrangedAt = now;
       lastShape = actors.shape;
@@ -151,13 +193,26 @@ export function actorsView(app, only = "") {
     }
     const names = actors.servers;
     if (names.length !== server.options.length - 1) {
-      const options = [{ value: "", text: "All servers" }, ...names.map((name) => ({ value: name, text: shown(name, 60) }))];
-      reconcile(server, options, (one) => `=${one.value}`, (one) => h("option", { value: one.value }, one.text));
+      const options = [
+        { value: "", text: "All servers" },
+        ...names.map((name) => ({ value: name, text: shown(name, 60) })),
+      ];
+      reconcile(
+        server,
+        options,
+        (one) => `=${one.value}`,
+        (one) => h("option", { value: one.value }, one.text),
+      );
       server.value = wanted.server;
     }
   }
   server.replaceChildren();
-  reconcile(server, [{ value: "", text: "All servers" }], (one) => `=${one.value}`, (one) => h("option", { value: one.value }, one.text));
+  reconcile(
+    server,
+    [{ value: "", text: "All servers" }],
+    (one) => `=${one.value}`,
+    (one) => h("option", { value: one.value }, one.text),
+  );
 
   const stop = app.link.stream(["watch", "actors"], { every: 0.5 }, (frameOf) => {
     if (frameOf.restart) {

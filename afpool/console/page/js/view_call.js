@@ -6,11 +6,37 @@ import { factList, prose } from "./table.js";
 import { waterfall } from "./waterfall.js";
 import { clock, isNumber, lasted, pretty, shown } from "./words.js";
 
-const SKIPPED = ["kind", "stages", "facts", "arguments", "happened", "began", "at", "took", "outcome", "code", "delivery", "call_id", "server", "tool", "tool_error", "key"];
-const SOURCES = { use: "the call", event: "an event", definition: "definitions", artifact: "an artifact", sibling: "another call" };
+const SKIPPED = [
+  "kind",
+  "stages",
+  "facts",
+  "arguments",
+  "happened",
+  "began",
+  "at",
+  "took",
+  "outcome",
+  "code",
+  "delivery",
+  "call_id",
+  "server",
+  "tool",
+  "tool_error",
+  "key",
+];
+const SOURCES = {
+  use: "the call",
+  event: "an event",
+  definition: "definitions",
+  artifact: "an artifact",
+  sibling: "another call",
+};
 
 function clauseRow(clause, number, marked) {
-  const facts = clause.facts !== null && typeof clause.facts === "object" && Object.keys(clause.facts).length > 0 ? clause.facts : null;
+  const facts =
+    clause.facts !== null && typeof clause.facts === "object" && Object.keys(clause.facts).length > 0
+      ? clause.facts
+      : null;
   return h(
     "li",
     { class: "clause", tabIndex: marked ? 0 : undefined },
@@ -18,8 +44,20 @@ function clauseRow(clause, number, marked) {
     h(
       "div",
       {},
-      h("p", {}, isNumber(clause.at) ? h("span", { class: "clause-at" }, clause.at < 0 ? `−${lasted(-clause.at)}` : `+${lasted(clause.at)}`) : null, prose(clause.text)),
-      h("div", { class: "clause-from" }, h("span", {}, `from ${SOURCES[clause.source] ?? shown(clause.source, 30)}`), facts ? h("details", {}, h("summary", {}, "facts"), factList(facts)) : null),
+      h(
+        "p",
+        {},
+        isNumber(clause.at)
+          ? h("span", { class: "clause-at" }, clause.at < 0 ? `−${lasted(-clause.at)}` : `+${lasted(clause.at)}`)
+          : null,
+        prose(clause.text),
+      ),
+      h(
+        "div",
+        { class: "clause-from" },
+        h("span", {}, `from ${SOURCES[clause.source] ?? shown(clause.source, 30)}`),
+        facts ? h("details", {}, h("summary", {}, "facts"), factList(facts)) : null,
+      ),
     ),
   );
 }
@@ -53,7 +91,8 @@ export function callView(app, id) {
     try {
       found = await app.link.ask(["why", id]);
     } catch (error) {
-      if (error.code !== "away") setText(wrong, [error.message, ...(error.tries ?? [])].map((one) => shown(one)).join(" — "));
+      if (error.code !== "away")
+        setText(wrong, [error.message, ...(error.tries ?? [])].map((one) => shown(one)).join(" — "));
       return;
     }
     if (closed) return;
@@ -64,12 +103,28 @@ export function callView(app, id) {
 
   function show(found) {
     const use = found.use !== null && typeof found.use === "object" ? found.use : null;
-    const clauses = (Array.isArray(found.clauses) ? found.clauses : []).filter((one) => one !== null && typeof one === "object");
+    const clauses = (Array.isArray(found.clauses) ? found.clauses : []).filter(
+      (one) => one !== null && typeof one === "object",
+    );
     headline.replaceChildren(...prose(found.headline));
     let drawn = null;
     if (use !== null && isNumber(use.began)) {
       drawn = waterfall(use, clauses, app.link.now());
-      fall.replaceChildren(h("h2", { id: "h-fall" }, "Stages ", h("span", { class: "note" }, drawn.running ? `running for ${lasted(drawn.total)}` : `${lasted(use.took)} in all, began ${clock(use.began, true)}`)), drawn.node);
+      fall.replaceChildren(
+        h(
+          "h2",
+          { id: "h-fall" },
+          "Stages ",
+          h(
+            "span",
+            { class: "note" },
+            drawn.running
+              ? `running for ${lasted(drawn.total)}`
+              : `${lasted(use.took)} in all, began ${clock(use.began, true)}`,
+          ),
+        ),
+        drawn.node,
+      );
       const look = use.outcome === "ok" ? "ok" : use.outcome === "refused" ? "warn" : use.outcome ? "bad" : "";
       summary.replaceChildren(
         h("span", { class: `code ${look}` }, shown(use.code ?? use.outcome ?? "running", 60)),
@@ -77,9 +132,20 @@ export function callView(app, id) {
         h("span", {}, `${shown(use.server || "host", 60)} / ${shown(use.tool || use.method, 80)}`),
         use.key ? h("a", { class: "id", href: `#/actor/${encodeURIComponent(use.key)}` }, shown(use.key, 40)) : "",
         use.delivery ? h("span", { class: "note" }, `delivery: ${shown(use.delivery, 30)}`) : "",
-        ...(drawn.running ? app.control.buttons(["cancel"], { kind: "call", name: id, id }, () => ({ "waits for": use.waits_for }), ask, true) : []),
+        ...(drawn.running
+          ? app.control.buttons(
+              ["cancel"],
+              { kind: "call", name: id, id },
+              () => ({ "waits for": use.waits_for }),
+              ask,
+              true,
+            )
+          : []),
       );
-      const given = use.arguments === undefined ? [] : [h("h3", {}, "Arguments as they may be shown"), h("pre", { tabIndex: 0 }, pretty(use.arguments))];
+      const given =
+        use.arguments === undefined
+          ? []
+          : [h("h3", {}, "Arguments as they may be shown"), h("pre", { tabIndex: 0 }, pretty(use.arguments))];
       facts.replaceChildren(h("h2", { id: "h-facts" }, "Facts"), factList(use, { skip: SKIPPED }), ...given);
     } else {
       fall.replaceChildren();

@@ -18,13 +18,33 @@ export function liveView(app, kind = "refusals", code = "") {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const feed = new Feed(fallen, `${label}, newest first`, (item) => !wanted || item.code === wanted);
   const codes = h("div", { class: "chips", role: "group", "aria-label": "Only one code" });
-  const find = h("input", { type: "search", id: "call-search", placeholder: "Call id or artifact", autocomplete: "off" });
+  const find = h("input", {
+    type: "search",
+    id: "call-search",
+    placeholder: "Call id or artifact",
+    autocomplete: "off",
+  });
   setAttr(find, "spellcheck", "false");
-  const form = h("form", { class: "field", onsubmit: (event) => {
-    event.preventDefault();
-    if (find.value.trim()) app.go(`#/call/${encodeURIComponent(find.value.trim())}`);
-  } }, h("label", { class: "unseen", for: "call-search" }, "Explain a call by its id, or an artifact"), find, h("button", { type: "submit" }, "Why?"));
-  const tabs = h("nav", { class: "subnav", "aria-label": "What falls" }, KINDS.map(([name, title]) => h("a", { href: `#/live/${name}`, "aria-current": name === kind ? "page" : null }, title)));
+  const form = h(
+    "form",
+    {
+      class: "field",
+      onsubmit: (event) => {
+        event.preventDefault();
+        if (find.value.trim()) app.go(`#/call/${encodeURIComponent(find.value.trim())}`);
+      },
+    },
+    h("label", { class: "unseen", for: "call-search" }, "Explain a call by its id, or an artifact"),
+    find,
+    h("button", { type: "submit" }, "Why?"),
+  );
+  const tabs = h(
+    "nav",
+    { class: "subnav", "aria-label": "What falls" },
+    KINDS.map(([name, title]) =>
+      h("a", { href: `#/live/${name}`, "aria-current": name === kind ? "page" : null }, title),
+    ),
+  );
   const node = h(
     "div",
     { class: "view live" },
@@ -37,7 +57,13 @@ export function liveView(app, kind = "refusals", code = "") {
 
   function chip({ name }) {
     const number = h("span", { class: "number" });
-    const button = h("button", { type: "button", class: "chip", onclick: () => pick(name) }, shown(name, 60), " ", number);
+    const button = h(
+      "button",
+      { type: "button", class: "chip", onclick: () => pick(name) },
+      shown(name, 60),
+      " ",
+      number,
+    );
     button.number = number;
     return button;
   }
@@ -49,22 +75,33 @@ export function liveView(app, kind = "refusals", code = "") {
   }
 
   function chips() {
-    const items = [...fallen.codes].map(([name, many]) => ({ name, many })).sort((a, b) => b.many - a.many).slice(0, 24);
-    if (wanted && !items.some((one) => one.name === wanted)) items.unshift({ name: wanted, many: fallen.codes.get(wanted) ?? 0 });
-    reconcile(codes, items, (one) => one.name, chip, (button, one) => {
-      setText(button.number, count(one.many));
-      setAttr(button, "aria-pressed", String(one.name === wanted));
-    });
+    const items = [...fallen.codes]
+      .map(([name, many]) => ({ name, many }))
+      .sort((a, b) => b.many - a.many)
+      .slice(0, 24);
+    if (wanted && !items.some((one) => one.name === wanted))
+      items.unshift({ name: wanted, many: fallen.codes.get(wanted) ?? 0 });
+    reconcile(
+      codes,
+      items,
+      (one) => one.name,
+      chip,
+      (button, one) => {
+        setText(button.number, count(one.many));
+        setAttr(button, "aria-pressed", String(one.name === wanted));
+      },
+    );
   }
 
-  const stop = what === null
-    ? () => {}
-    : app.link.stream(["tail", what], { last: 100 }, (frame) => {
-        if (frame.error) setText(wrong, shown(frame.error.message));
-        else if (frame.end) setText(wrong, `The process ended this stream: ${shown(frame.end)}`);
-        else if (frame.restart) setText(wrong, "");
-        else fallen.take(frame);
-      });
+  const stop =
+    what === null
+      ? () => {}
+      : app.link.stream(["tail", what], { last: 100 }, (frame) => {
+          if (frame.error) setText(wrong, shown(frame.error.message));
+          else if (frame.end) setText(wrong, `The process ended this stream: ${shown(frame.end)}`);
+          else if (frame.restart) setText(wrong, "");
+          else fallen.take(frame);
+        });
   const ticking = setInterval(() => feed.still || chips(), 500);
   chips();
   return {

@@ -5,17 +5,40 @@ import { h } from "./dom.js";
 import { isNumber, lasted, shown } from "./words.js";
 
 const STAGE_WORDS = {
-  start: "checks at the beginning", listing: "finding the tool", schema: "compiling the schema, once", arguments: "checking the arguments",
-  attempt: "gate before an attempt", write: "gate before the first byte", answered: "the server", server: "the server", admission: "a place on the key's client",
-  "runtime-admission": "a place among all keys", leased: "the place taken", list: "the tool list", plan: "the plan",
-  share: "the share", credential: "the credential", sign: "the signature", signature: "the signature", connect: "connecting",
-  sent: "handed to the kernel", open: "opening a client", hooks: "the host's hooks", fill: "host-filled arguments", wants: "artifacts",
-  run: "the run", after: "after the run", limits: "limits of results", renegotiation: "another protocol version",
+  start: "checks at the beginning",
+  listing: "finding the tool",
+  schema: "compiling the schema, once",
+  arguments: "checking the arguments",
+  attempt: "gate before an attempt",
+  write: "gate before the first byte",
+  answered: "the server",
+  server: "the server",
+  admission: "a place on the key's client",
+  "runtime-admission": "a place among all keys",
+  leased: "the place taken",
+  list: "the tool list",
+  plan: "the plan",
+  share: "the share",
+  credential: "the credential",
+  sign: "the signature",
+  signature: "the signature",
+  connect: "connecting",
+  sent: "handed to the kernel",
+  open: "opening a client",
+  hooks: "the host's hooks",
+  fill: "host-filled arguments",
+  wants: "artifacts",
+  run: "the run",
+  after: "after the run",
+  limits: "limits of results",
+  renegotiation: "another protocol version",
 };
 
 // From marks, which say where a stage ended, to stretches with a beginning and a length.
 export function stretches(use, now) {
-  const stages = (Array.isArray(use.stages) ? use.stages : []).filter((one) => Array.isArray(one) && isNumber(one[1]));
+  const stages = (Array.isArray(use.stages) ? use.stages : []).filter(
+    (one) => Array.isArray(one) && isNumber(one[1]),
+  );
   const running = !isNumber(use.took);
   const last = stages.length ? stages.at(-1)[1] : 0;
   const total = Math.max(running ? now - use.began : use.took, last, 1e-6);
@@ -26,7 +49,8 @@ export function stretches(use, now) {
     return one;
   });
   if (running) found.push({ name: shown(use.waits_for ?? "running", 60), from, took: total - from, open: true });
-  else if (total - from > Math.max(0.0005, total * 0.005)) found.push({ name: "end", from, took: total - from, open: false });
+  else if (total - from > Math.max(0.0005, total * 0.005))
+    found.push({ name: "end", from, took: total - from, open: false });
   return { total, found, running };
 }
 
@@ -57,7 +81,9 @@ export function waterfall(use, clauses, now) {
   const { total, found, running } = stretches(use, now);
   const failed = use.outcome === "refused" || use.outcome === "failed" || use.outcome === "cancelled";
   const marks = lanes(
-    clauses.map((clause, i) => ({ at: clause.at, number: i + 1 })).filter((mark) => isNumber(mark.at) && mark.at >= 0 && mark.at <= total * 1.001),
+    clauses
+      .map((clause, i) => ({ at: clause.at, number: i + 1 }))
+      .filter((mark) => isNumber(mark.at) && mark.at >= 0 && mark.at <= total * 1.001),
     total,
   );
   const axis = h("div", { class: "fall-track fall-axis", "aria-hidden": "true" });
@@ -79,7 +105,13 @@ export function waterfall(use, clauses, now) {
   const rows = found.map((one, i) => {
     const instant = one.took < total * 0.002;
     const ended = failed && i === found.length - 1;
-    const kind = ended ? (use.outcome === "failed" ? "bad" : "warn") : one.name === "answered" || one.name === "server" ? "server" : "wait";
+    const kind = ended
+      ? use.outcome === "failed"
+        ? "bad"
+        : "warn"
+      : one.name === "answered" || one.name === "server"
+        ? "server"
+        : "wait";
     const bar = h("span", { class: `fall-bar ${instant ? "instant" : ""} ${kind} ${one.open ? "open" : ""}` });
     bar.style.left = share(one.from, total);
     bar.style.width = instant ? "" : share(one.took, total);
@@ -103,7 +135,13 @@ export function waterfall(use, clauses, now) {
         "tr",
         {},
         h("th", { scope: "col" }, "stage"),
-        h("th", { scope: "col", class: "fall-cell" }, h("span", { class: "unseen" }, "when"), axis, depth ? numbers : null),
+        h(
+          "th",
+          { scope: "col", class: "fall-cell" },
+          h("span", { class: "unseen" }, "when"),
+          axis,
+          depth ? numbers : null,
+        ),
         h("th", { scope: "col", class: "number" }, "took"),
         h("th", { scope: "col", class: "number fall-at" }, "from"),
       ),

@@ -14,7 +14,11 @@ export function shown(value, longest = LONGEST) {
 
 // Data as indented text; its own line breaks are escaped, so that the lines are those of the form.
 export function pretty(value, longest = 8000) {
-  return JSON.stringify(value, null, 2).slice(0, longest).split("\n").map((line) => shown(line, longest)).join("\n");
+  return JSON.stringify(value, null, 2)
+    .slice(0, longest)
+    .split("\n")
+    .map((line) => shown(line, longest))
+    .join("\n");
 }
 
 export function isNumber(value) {
@@ -23,7 +27,9 @@ export function isNumber(value) {
 
 const THIN = "\u202f";
 
-const FORMATS = [0, 1, 2].map((places) => new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places }));
+const FORMATS = [0, 1, 2].map(
+  (places) => new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places }),
+);
 
 function digits(value, places) {
   const text = FORMATS[places].format(value);
