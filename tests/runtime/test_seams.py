@@ -229,8 +229,9 @@ async def test_progress_of_a_server_is_recorded_whether_or_not_the_caller_listen
             assert {one["tool_name"] for one in reports} == {"work"}
             last = reports[-1]
             assert last["payload"] == {"progress": 40.0, "total": 40.0, "message": "40 with [host-filled]"}
-            assert last["number"] == here.runtime.pool.records.uses[-1].reports  # type: ignore[union-attr]
-            assert here.runtime.pool.records.uses[-1].reported == (40.0, 40.0)  # type: ignore[union-attr]
+            use = [use for use in here.runtime.pool.records.uses if use.tool == "work"][-1]
+            assert last["number"] == use.reports
+            assert use.reported == (40.0, 40.0)
             assert len(reports) <= 33
             assert SECRET not in here.events.text
     async with runtime(servers, on_event=None, **config) as here:
