@@ -146,6 +146,8 @@ async def attempts(client: Client, caller: Caller, rpc: Rpc) -> Answer:
 
 def what_came(answer: Answer, outcome: Outcome) -> str:
     """Say in a few words, none of them the server's, what an answer was that holds no result."""
+    if outcome.followup is Followup.INPUT_REQUIRED:
+        return "input-required"
     words = []
     if answer.status is not None and (answer.status != 200 or outcome.body is None):
         words.append(f"http {answer.status}")
@@ -153,8 +155,6 @@ def what_came(answer: Answer, outcome: Outcome) -> str:
         words.append(f"error {outcome.body.code}")
     if outcome.error is SessionExpiredError:
         words.append("session")
-    if outcome.followup is Followup.INPUT_REQUIRED:
-        words.append("input-required")
     return " ".join(words) or "unreadable"
 
 

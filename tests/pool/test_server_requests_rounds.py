@@ -224,7 +224,7 @@ async def test_a_handler_that_raises_ends_the_call_without_its_text(caplog):
         assert "RuntimeError" in str(error)
         assert len(rounds(w.server)) == 1
         (use,) = w.pool.records.uses
-        assert [fact[:2] for fact in use.facts] == [("input", "RuntimeError")]
+        assert [fact[:2] for fact in use.facts] == [("answer", "input-required"), ("input", "RuntimeError")]
 
 
 async def test_a_rejected_sample_ends_the_call():
