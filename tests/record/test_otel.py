@@ -174,7 +174,7 @@ async def test_a_tool_that_failed_a_refusal_and_an_error_of_the_server():
 
 async def test_a_cancelled_call_ends_its_span_and_leaves_no_current_one():
     seen = Telemetry()
-    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk) as pool:
+    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk, close_timeout=0.05) as pool:
         seen.otel.attach(pool)
         desk.on("tools/call", Hang())
         tools = await pool.tools(ALICE)
