@@ -1,4 +1,4 @@
-"""A call that was dispatched by name has one use: whoever dispatched it makes and files it, the pool writes."""
+"""A call that was dispatched by name has one use: who dispatched it makes and files it, the pool writes."""
 
 from __future__ import annotations
 
