@@ -2,7 +2,8 @@
 
 * Text: equal to one of the values that commas part, where `*` stands for anything; `!` in front: to none.
   Keys and ids may be cut short.
-* Numbers: equal, or `>`, `<`, `>=`, `<=`, `!`; durations as `10s`, sizes as `4k`, `2M`.
+* Numbers: equal, or `>`, `<`, `>=`, `<=`, `!`; durations as `10s`, sizes as `4k`, `2M`; `a..b` is from a on,
+  and less than b. Instants are seconds since 1970: a client reads the clock of whoever looks.
 * A value that a row does not have (`None`) is found by `none` only.
 * Identities are equal or not; see the rules of `_registry`.
 """
@@ -96,8 +97,13 @@ def test_of(column: Column, value: str, ask: Ask) -> Test:
             raise CommandError("bad-option", f"{column.name} is yes or no", [ask.line(f"{column.name}=yes")])
         flag = flag is not bool(sign)
         return lambda found: bool(found) is flag
-    number = _number(column, text)
-    if number is None:
+    first, between, last = text.partition("..")
+    number = _number(column, first)
+    if between and sign in ("", "!"):
+        limit = _number(column, last)
+        if number is not None and limit is not None:
+            return _within(number, limit, outside=bool(sign))
+    if number is None or between:
         raise CommandError(
             "bad-option", f"{column.name} is compared with {_form(column)}", [ask.line(f"{column.name}>1")]
         )
@@ -164,6 +170,10 @@ def _of_identity(name: str, value: str) -> Test:
     return lambda who: who is not None and getattr(who, field) == value
 
 
+def _within(least: float, limit: float, *, outside: bool) -> Test:
+    return lambda found: found is not None and (least <= found < limit) is not outside
+
+
 def _at_least(least: float) -> Test:
     return lambda found: found is not None and found >= least
 
@@ -180,6 +190,8 @@ def _number(column: Column, text: str) -> float | None:
 def _form(column: Column) -> str:
     if column.kind == "seconds":
         return f"a time, such as {column.name}>10s"
+    if column.kind == "unix":
+        return f"a time of the clock, such as {column.name}=14:03, or with seconds since 1970"
     return (
         f"a size, such as {column.name}>4k"
         if column.kind == "bytes"

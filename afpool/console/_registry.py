@@ -209,10 +209,10 @@ class Registry:
         raise unknown("unknown-command", "command", words[0], names, tries="help {}")
 
     async def _show(self, ask: Ask) -> Result:
-        if not ask.words:
-            return tables_told(self)
-        name = ask.words[0]
+        name = ask.words[0] if ask.words else "tables"
         table = self.tables.get(name)
+        if table is None and name == "tables":
+            return tables_told(self)
         if table is None:
             raise unknown("unknown-table", "table", name, self.tables, tries="show {}")
         return await self.select(table, ask)
@@ -220,10 +220,10 @@ class Registry:
     async def select(self, table: Table, ask: Ask) -> dict[str, Any]:
         """Rows of a table, as its filters, order and limit say."""
         limit = ask.count("limit", LIMIT, most=MOST_ROWS)
-        chosen = self._columns(table, ask)
+        reveal = table.identities and ask.reveal
+        chosen, whose = self._columns(table, ask, reveal)
         keep = filters_of(table, ask)
         order, reverse = order_of(table, ask)
-        reveal = table.identities and ask.reveal
         width = len(table.columns)
         # Tuples of plain values are nothing to the garbage collector. Ten thousand of anything else, and it
         # goes through them, in one go, while nobody else has a turn.
@@ -242,10 +242,9 @@ class Registry:
         rows: list[tuple[Any, ...]] = []
         async for row in ask.slices.each(found[:limit]):
             cells = tuple([_rounded(row[at]) for at in chosen])
-            rows.append(cells + _named(row[width]) if reveal else cells)
+            rows.append(cells + _named(row[width], whose) if reveal else cells)
         columns = [table.columns[at] for at in chosen]
-        if reveal:
-            columns += [Column(name) for name in IDENTITY]
+        columns += [Column(name) for name in whose]
         return {
             "kind": "table",
             "table": table.name,
@@ -255,19 +254,30 @@ class Registry:
             "shown": len(rows),
         }
 
-    def _columns(self, table: Table, ask: Ask) -> list[int]:
+    def _columns(self, table: Table, ask: Ask, reveal: bool) -> tuple[list[int], tuple[str, ...]]:
+        """Places of the columns that are asked for, and what is shown of whose each row is, behind them."""
+        whose = IDENTITY if reveal else ()
         wanted = ask.options.get("columns")
         if wanted is None:
-            return list(range(len(table.columns)))
+            return list(range(len(table.columns))), whose
         names = [column.name for column in table.columns]
-        chosen = []
+        chosen: list[int] = []
+        named: list[str] = []
         for name in wanted.split(","):
-            if name not in names:
+            if name in names:
+                chosen.append(names.index(name))
+            elif name in whose:
+                named.append(name)
+            elif name in IDENTITY and table.identities:
+                raise CommandError(
+                    "bad-option", f"{name} is shown with --reveal, to who may operate",
+                    [ask.line(f"columns={wanted}", "--reveal")],
+                )  # fmt: skip
+            else:
                 raise unknown(
                     "bad-option", f"column of {table.name}", name, names, tries=ask.line("columns={}")
                 )
-            chosen.append(names.index(name))
-        return chosen
+        return chosen, tuple(name for name in whose if name in named) if named else whose
 
     # ------------------------------------------------------------------ saying what there is
 
@@ -295,5 +305,6 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if type(value) is float else value
 
 
-def _named(who: Identity | None) -> tuple[str | None, ...]:
-    return (None, None, None) if who is None else (who.tenant, who.principal, who.conversation_id)
+def _named(who: Identity | None, whose: tuple[str, ...]) -> tuple[str | None, ...]:
+    fields = {"conversation": "conversation_id"}
+    return tuple([None if who is None else getattr(who, fields.get(name, name)) for name in whose])

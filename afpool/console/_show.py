@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ..artifacts import is_artifact_ref
 from ._ask import CommandError, quoted
 from ._sources import list_state_of, mark_of, place_shown, state_of, waits_since
 from ._spec import Command
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 EVENTS: Final = 20
 QUEUE: Final = 100
+_ADDRESS: Final = "afpool://artifact/"
 
 
 def register(registry: Registry, sources: Sources) -> None:
@@ -227,12 +229,13 @@ async def explained(sources: Sources, ask: Ask) -> dict[str, Any]:
         raise CommandError(
             "failed", "this process keeps no record that explains", [f"show call {quoted(ask.words[0])}"]
         )
-    what = ask.words[0]
+    what = ask.words[0].removeprefix(_ADDRESS)
     uses: list[Use] = []
     unknown: CommandError | None = None
     try:
-        uses = await sources.uses(ask)
-        what = uses[0].call_id
+        if not is_artifact_ref(what):
+            uses = await sources.uses(ask)
+            what = uses[0].call_id
     except CommandError as error:
         unknown = error
     try:
@@ -240,7 +243,8 @@ async def explained(sources: Sources, ask: Ask) -> dict[str, Any]:
     except LookupError as error:
         if unknown is not None and unknown.tries:
             raise unknown from None
-        raise CommandError("unknown-id", str(error), ["show recent", "show calls"]) from None
+        tries = ["show artifacts"] if is_artifact_ref(what) else ["show recent", "show calls"]
+        raise CommandError("unknown-id", str(error), tries) from None
     result = {"kind": "explanation", **explanation.as_json()}
     if uses:
         result["use"] = _use(sources, uses[0], ask.now)

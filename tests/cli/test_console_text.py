@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import stat
+import time
 
 import hypothesis
 import hypothesis.strategies as st
@@ -22,7 +23,15 @@ from afpool.cli.console._history import KEPT, History, may_be_kept
 from afpool.cli.console._look import Look
 from afpool.cli.console._show import lines_of, objects_of
 from afpool.cli.console._tables import lay_out
-from afpool.cli.console._words import as_command, level_of, line_of, sorted_by, watched, without_json
+from afpool.cli.console._words import (
+    as_command,
+    level_of,
+    line_of,
+    sorted_by,
+    watched,
+    with_instants,
+    without_json,
+)
 from afpool.console._parse import parse_line
 
 STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -113,6 +122,33 @@ def test_a_hint_of_the_console_works_in_a_shell(line, which, command):
         shlex.join([parsed.command.name, *parsed.options.words])
     ]
     assert told == [line]
+
+
+CLOCKED = {"tables": [{"name": "recent", "columns": [{"name": "at", "kind": "unix"}, {"name": "tool"}]}, 3]}
+NOON = time.mktime((2026, 11, 30, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("show recent at=11:58", f"show recent at={NOON - 120:.0f}..{NOON - 60:.0f}"),
+        ("show recent at=11:58:07 tool=a", f"show recent at={NOON - 113:.0f}..{NOON - 112:.0f} tool=a"),
+        ("show recent at!=9:30", f"show recent at!={NOON - 9000:.0f}..{NOON - 8940:.0f}"),
+        ("show recent at>11:58 limit=3", f"show recent at>{NOON - 120:.0f} limit=3"),
+        ("show recent at<11:58", f"show recent at<{NOON - 120:.0f}"),
+        ("show recent at<=11:58", f"show recent at<={NOON - 60:.0f}"),
+        # what is still to come was yesterday
+        ("show recent at>13:00", f"show recent at>{NOON - 23 * 3600:.0f}"),
+        ("show recent at>=2026-11-29T12:00", f"show recent at>={NOON - 24 * 3600:.0f}"),
+        # no instant, no time, no column of instants, no word of its own
+        *[(line, line) for line in ("show recent at=25:00", "show recent at=1:99", "show recent tool=11:58",
+                                    "show recent 'at=11:58'", "why at:11:58", "show recent at=11:58x",
+                                    "show recent at=2026-02-31T11:58", "show recent at>9")],
+    ],
+)  # fmt: skip
+def test_times_of_the_clock_become_instants(line, becomes):
+    assert with_instants(line, CLOCKED, NOON) == becomes
+    assert with_instants(line, {}, NOON) == line
 
 
 def test_json_of_one_line_columns_and_levels_are_read():

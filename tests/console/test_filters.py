@@ -68,6 +68,12 @@ async def keys(line: str, level: Any = "operate") -> list[str]:
         ("waiting>=3 waiting<=3", None),
         ("waiting<=3", ["k:aa11", "k:aa22"]),
         ("waiting!=3", ["k:aa11", "k:bb33"]),
+        ("waiting=0..3", ["k:aa11"]),
+        ("waiting=3..8", ["k:aa22", "k:bb33"]),
+        ("waiting!=0..3", ["k:aa22", "k:bb33"]),
+        ("age=500ms..12s", ["k:aa11", "k:cc44"]),
+        ("size=100..5000", ["k:aa11"]),
+        ("size=200..5k", ["k:aa22"]),
         ("waiting=none", ["k:cc44"]),
         ("waiting!=none", ["k:aa11", "k:aa22", "k:bb33"]),
         ("age>1s", ["k:aa22", "k:cc44"]),
@@ -193,3 +199,26 @@ def test_sorted_and_cut_is_the_front_of_what_is_sorted(
         assert result["total"] == len(rows)
 
     trio.run(main)
+
+
+async def test_what_is_shown_of_identities_can_be_chosen_like_columns() -> None:
+    made = registry()
+    asker = Asker("operate", "test")
+    result = await made.run("show things limit=3 columns=key,conversation,tenant --reveal", asker)
+    assert isinstance(result, dict)
+    assert [column["name"] for column in result["columns"]] == ["key", "tenant", "conversation"]
+    assert result["rows"][0] == ("k:aa11", "acme", None)
+    assert result["rows"][2] == ("k:bb33", "globex", "c-1")
+    with pytest.raises(CommandError, match="--reveal") as caught:
+        await made.run("show things columns=key,tenant", asker)
+    assert caught.value.tries == ("show things columns=key,tenant --reveal",)
+    assert isinstance(await made.run(caught.value.tries[0], asker), dict)
+    with pytest.raises(CommandError) as caught:
+        await made.run("show things columns=key,tenant", Asker("read", "test"))
+    assert caught.value.code == "bad-option"
+
+
+@pytest.mark.parametrize("line", ["waiting=..3", "waiting=3..", "waiting=a..b", "waiting>1..3"])
+async def test_a_range_has_two_ends_and_no_sign(line: str) -> None:
+    with pytest.raises(CommandError):
+        await registry().run(f"show things {line}", Asker("operate", "test"))

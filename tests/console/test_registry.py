@@ -90,6 +90,7 @@ async def test_a_table_may_be_made_with_waits() -> None:
 
 async def test_show_alone_names_the_tables() -> None:
     assert [row[0] for row in (await ask("show"))["rows"]] == ["things", "lates"]
+    assert await ask("show tables") == await ask("show")
 
 
 async def test_what_there_is_not_is_refused_with_the_nearest() -> None:
@@ -216,7 +217,8 @@ async def test_a_long_look_gives_others_their_turn() -> None:
         nursery.cancel_scope.cancel()
     assert gone == list(range(10 * STEP))
     assert slices.turns == 5
-    assert seen >= 5
+    # who comes first within one step of trio is chance: the turn after the last end may not have come yet
+    assert seen >= slices.turns - 1
 
 
 async def test_a_short_look_ends_no_slice() -> None:

@@ -145,6 +145,12 @@ async def test_why_is_the_explanation_beside_the_calls_facts() -> None:
         assert "binding-changed" in told["headline"]
         assert any("console uid 7" in clause["text"] for clause in told["clauses"])
         assert told["use"]["call_id"] == "lost"
+        # what a tool said of an artifact can be typed as it stands
+        short, long = [
+            await at.refused(f"why {prefix}art_{'0' * 22}", "unknown-id")
+            for prefix in ("", "afpool://artifact/")
+        ]
+        assert short.message == long.message
         await at.refused("why nothing", "unknown-id")
         await at.refused("why", "bad-option")
 

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from .._failures import DONE, FAILED, WRONG_USAGE, Failure, Usage
@@ -24,7 +25,7 @@ from ._show import is_bad, lines_of, objects_of
 from ._target import Target, choose
 from ._watchdog import stacks_of, ticked
 from ._wire import Lost
-from ._words import as_command, level_of, sorted_by, watched, without_json
+from ._words import as_command, level_of, sorted_by, watched, with_instants, without_json
 
 if TYPE_CHECKING:
     from .._output import Output
@@ -159,6 +160,7 @@ class Session:
         """Ask, over another connection where this one is lost."""
         if self.link.lost is not None:
             self.reconnect()
+        line = with_instants(line, self.link.hello, time.time() + self.link.skew)
         try:
             return self.link.ask(line)
         except Lost as lost:
