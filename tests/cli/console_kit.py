@@ -146,6 +146,7 @@ class StandIn:
         self.asked = []
         self.peers = []
         self.ticked = 0.012
+        self.on_watched = lambda: None
         self._news = threading.Condition()
         self._threads = []
         self._sockets = []
@@ -217,6 +218,7 @@ class StandIn:
     def _watchdog(self, conn):
         try:
             word = conn.recv(100).decode().strip()
+            self.on_watched()
             said = {
                 "name": "desk-pool",
                 "pid": self.pid,

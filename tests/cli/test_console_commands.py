@@ -7,6 +7,7 @@ import io
 import json
 import ssl
 import sys
+import time
 from typing import NamedTuple
 
 import pytest
@@ -82,7 +83,8 @@ def test_a_folder_that_others_may_write_in_is_passed_over(afpool, place):
         assert afpool("show", "servers").code == 0
 
 
-def test_several_are_listed_and_one_is_named(afpool, place):
+def test_several_are_listed_and_one_is_named(afpool, place, monkeypatch):
+    monkeypatch.setattr("afpool.cli.console._open._GLANCE", 30.0)  # however busy the machine is
     serves = {
         "show servers columns=server limit=50": {**SERVERS, "columns": [{"name": "server", "kind": "text"}]}
     }
@@ -289,17 +291,39 @@ def test_a_connection_that_ends_before_the_answer_is_told(afpool, place):
         assert console.lines == ["kill 3", "why c1", "why c1"]
 
 
-def test_a_loop_that_hangs_is_told_and_not_waited_for_for_ever(afpool, place, monkeypatch):
+class Patience:
+    """The client's clock: an hour passes once its watchdog was asked, and no wait is timed by the machine."""
+
+    def __init__(self):
+        self.time, self.perf_counter = time.time, time.perf_counter
+        self.passed = 0.0
+
+    def monotonic(self):
+        return time.monotonic() + self.passed
+
+    def end(self):
+        self.passed += 3600.0
+
+
+@pytest.fixture
+def patience(monkeypatch):
     monkeypatch.setattr("afpool.cli.console._link.QUIET", 0.05)
+    clock = Patience()
+    monkeypatch.setattr("afpool.cli.console._link.time", clock)
+    return clock
+
+
+def test_a_loop_that_hangs_is_told_and_not_waited_for_for_ever(afpool, place, patience):
     with StandIn(place, answers={"show servers": lambda peer, asked: None}) as console:
         console.ticked = 4.2121
-        done = afpool("show", "servers", "--timeout", "0.2")
+        console.on_watched = patience.end
+        done = afpool("show", "servers", "--timeout", "3600")
         assert done.code == 1
         first, *_, last = done.err.splitlines()
         assert first.endswith(
             "the loop last ticked 4,212 ms ago: it hangs, and `afpool console --stacks` shows where"
         )
-        assert last == "error: the process did not answer within 0.2 s"
+        assert last == "error: the process did not answer within 3600 s"
         console.wait(lambda asked: "stop" in asked)
         done = afpool("console", "--stacks")
         assert done.code == 0
@@ -309,11 +333,11 @@ def test_a_loop_that_hangs_is_told_and_not_waited_for_for_ever(afpool, place, mo
         ]
 
 
-def test_a_process_that_does_not_greet_is_told_too(afpool, place, monkeypatch):
-    monkeypatch.setattr("afpool.cli.console._link.QUIET", 0.05)
+def test_a_process_that_does_not_greet_is_told_too(afpool, place, patience):
     with StandIn(place, hello=None) as console:
         console.ticked = 9.0
-        done = afpool("show", "servers", "--timeout", "0.2")
+        console.on_watched = patience.end
+        done = afpool("show", "servers", "--timeout", "3600")
         assert done.code == 1
         assert "the loop last ticked 9,000 ms ago: it hangs" in done.err
 

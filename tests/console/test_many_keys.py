@@ -105,4 +105,5 @@ async def test_a_check_of_all_keys_is_made_in_slices() -> None:
             await command.run(ask)  # type: ignore[misc]
             nursery.cancel_scope.cancel()
         assert ask.slices.turns >= KEYS / STEPS_OF_A_SLICE
-        assert turns >= ask.slices.turns
+        # who comes first within one step of trio is chance: the turn after the last end may not have come yet
+        assert turns >= ask.slices.turns - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -31,7 +32,8 @@ def asked(path: Path, line: bytes) -> list[dict[str, Any]]:
     return [json.loads(one) for one in raw.splitlines()]
 
 
-async def test_it_answers_while_the_loop_ticks(tmp_path: Path) -> None:
+async def test_it_answers_while_the_loop_ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_watchdog, "HANGING", 3600.0)  # however busy the machine is
     async with opened(tmp_path, watchdog=True) as console:
         assert console.path is not None
         [answer] = await trio.to_thread.run_sync(asked, hang_path(console.path), b"ping\n")
@@ -104,7 +106,11 @@ async def test_a_peer_that_dawdles_is_given_up(tmp_path: Path, monkeypatch: pyte
             silent.connect(os.fspath(hang_path(console.path)))
             gone.connect(os.fspath(hang_path(console.path)))
             gone.close()
-            found = await trio.to_thread.run_sync(asked, hang_path(console.path), b"ping\n")
+            found: list[dict[str, Any]] = []
+            with trio.fail_after(PATIENCE):
+                while not found:  # on a busy machine who asks here may dawdle, too
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        found = await trio.to_thread.run_sync(asked, hang_path(console.path), b"ping\n")
         assert found[0]["pid"] == os.getpid()
 
 
