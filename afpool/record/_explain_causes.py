@@ -71,6 +71,7 @@ _NOTES: Final[dict[str, str]] = {
     "answer": "the answer was {words}",
     "limit": "the limit is {words}",
     "hook": "the hook is {words}",
+    "missing": "the tools of these servers were missing from what was listed: {words}",
     "arguments": "what is wrong with them: {words}",
     "run": "it raised {words}",
     "store": "the store said {words}",

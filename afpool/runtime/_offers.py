@@ -150,6 +150,7 @@ def unknown(name: str, toolset: RuntimeToolset) -> UnknownTool:
     text = unknown_tool(name, list(toolset))
     missing = [f"{server} ({error.code})" for server, error in toolset.problems.items()]
     missing += [f"{server} ({why.partition(':')[0]})" for server, why in toolset.withheld.items()]
-    if missing:
-        text += f". The tools of these servers are missing now: {', '.join(missing)}"
-    return UnknownTool(text)
+    if not missing:
+        return UnknownTool(text)
+    text += f". The tools of these servers are missing now: {', '.join(missing)}"
+    return UnknownTool(text).saying("missing", ", ".join(missing))

@@ -164,7 +164,10 @@ class Call:
             record.begin()
             # nobody can say which of its arguments are secret
             record.start(self._written(self._hidden(dict.fromkeys(given, REDACTED) if is_object else {})))
-            raise asking.problem or UnknownTool(unknown_tool(self.name, asking.names()))
+            problem = asking.problem or UnknownTool(unknown_tool(self.name, asking.names()))
+            if problem.noted is not None:
+                record.note(*problem.noted)
+            raise problem
         known = door.tools.get(tool)
         if known is None or known.bound:
             meant(record.use, binding_of(tool))

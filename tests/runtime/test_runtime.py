@@ -86,8 +86,11 @@ async def test_a_call_by_name_finds_its_server_and_belongs_to_its_caller() -> No
             result = await here.runtime.dispatch(who, "fetch", {"n": 1}, call_id="c")
             assert (json.loads(result.text)["server"], result.call_id) == ("web", "c")
         assert [event.identity for event in here.events if event.kind == "tool_start"] == [ALICE, BOB, ALICE]
-        nobody = await here.runtime.dispatch(None, "fetch")
+        nobody = await here.runtime.dispatch(None, "fetch", call_id="nobody's")
         assert "web (identity-missing)" in refused(nobody, "unknown-tool").message
+        # a tool that somebody knows is not offered because its server is away: the record says so, too
+        told = here.runtime.record.explain("nobody's").headline
+        assert "missing from what was listed: `files (identity-missing), web (identity-missing)`" in told
         broken = await here.runtime.dispatch(lambda: "alice", "fetch")  # type: ignore[arg-type, return-value]
         refused(broken, "identity-missing")
         assert here.sent("web") == 3
