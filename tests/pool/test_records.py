@@ -67,6 +67,14 @@ def test_no_more_is_kept_than_may_be_and_no_less_than_can_be(filed, kept, most):
     assert ring.forgotten == len(filed) - len(ring.uses)
 
 
+def test_the_oldest_go_when_the_bytes_are_used_up():
+    ring = records(100, 10_000)
+    for number in range(10):
+        ring.file(use(f"c{number}", shown=b"x" * 3_000))
+        assert ring.bytes == sum(size_of(each) for each in ring.uses) <= 10_000
+    assert [each.call_id for each in ring.uses] == ["c8", "c9"]
+
+
 def test_what_can_be_large_counts():
     plain = size_of(use("c"))
     definition = build_definition(b'{"name":"echo","description":"%s"}' % (b"x" * 10_000))
