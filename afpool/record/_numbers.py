@@ -51,6 +51,13 @@ _ENDED_KEPT: Final = 1024
 _ENDS: Final = frozenset({"closed", "client-lost", "evicted", "killed", "reconfigured", "revoked", "silent"})
 
 
+def _tool_of(use: Use) -> tuple[str, str]:
+    """Server and tool that a call is counted under: never a name that a model or a caller made up."""
+    if use.method not in ("tools/call", ""):
+        return use.server, ""  # the name of a prompt is whatever was asked for
+    return (OTHER, OTHER) if use.code == "unknown-tool" else (use.server, use.tool)
+
+
 @final
 class Numbers:
     """Counts the calls and events of a pool, from when it is made until it is closed.
@@ -152,7 +159,7 @@ class Numbers:
     def _apart(self, use: Use, ended: float, second: int) -> None:
         """Count it for its tool and its tenant as well."""
         if self._most_tools:
-            named = of(self.tools, (use.server, use.tool), (OTHER, OTHER), self._most_tools, Tally)
+            named = of(self.tools, _tool_of(use), (OTHER, OTHER), self._most_tools, Tally)
             self._count(named, use, ended, second)
         if self._most_tenants and use.who is not None:
             shown = self._digests.person(use.who)[2]

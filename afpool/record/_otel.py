@@ -34,6 +34,7 @@ from ._otel_names import (
     attributes_at_start,
     attributes_of,
     error_type,
+    is_made_up,
     label_of_error,
     span_name,
 )
@@ -172,9 +173,10 @@ class OpenTelemetry:
             contexts.detach(traced.token)
         span = traced.span
         if span.is_recording():
-            span.set_attributes({**attributes_at_end(use), **where})
-            if not traced.own:
-                span.set_attributes(attributes_at_start(use))
+            start = {} if traced.own else attributes_at_start(use)
+            span.set_attributes({**start, **attributes_at_end(use), **where})
+            if traced.own and is_made_up(use):
+                span.update_name("execute_tool")
             if self._arguments and use.shown is not None:
                 span.set_attribute("gen_ai.tool.call.arguments", use.shown.decode("utf-8", "replace"))
             if self._stages:

@@ -53,6 +53,11 @@ def attributes_at_start(use: Use) -> dict[str, Any]:
     return told
 
 
+def is_made_up(use: Use) -> bool:
+    """Whether a call is of a tool that nobody offers: a model made its name up."""
+    return use.code == "unknown-tool" and not use.server
+
+
 def error_type(use: Use) -> str | None:
     """Say what kind of failure a call ended with: `tool_error`, a JSON-RPC code, or afpool's code."""
     if use.code is None:
@@ -90,6 +95,8 @@ def attributes_at_end(use: Use) -> dict[str, Any]:
             told["rpc.response.status_code"] = code
     if use.code is not None:
         told["afpool.code"] = use.code
+    if is_made_up(use):
+        told["gen_ai.tool.name"] = OTHER
     if use.request_id is not None:
         told["jsonrpc.request.id"] = str(use.request_id)
     if use.client_id is not None:

@@ -169,8 +169,9 @@ async def test_nobody_and_nothing_that_a_call_held_stands_in_them() -> None:
         here.runtime.pool.invalidate(key=key, reason="c4nary-reason")
         for accept in ("", OPEN):
             body, _ = prometheus_text(here.runtime, accept)
-            # names of tools are opted in, and the model named this one
-            assert b"c4nary" not in body.replace(b"c4nary-tool", b"")
+            # names of tools are opted in, but only of those that somebody offers
+            assert b"c4nary" not in body
+            assert b'tool="echo"' in body
 
 
 async def test_a_hosts_own_registry_and_thread() -> None:
