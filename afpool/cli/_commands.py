@@ -59,6 +59,7 @@ SERVE: Final = Command(
     (
         *_CONFIG,
         Option(("--demo",), "Serve built-in servers to two tenants, and print their tokens"),
+        Option(("--traffic",), "Let the demo's tenants call by themselves, for something to look at"),
         Option(("--bind",), "Where to listen: host:port, or unix:/path", "ADDRESS"),
         Option(("--path",), "Where MCP over HTTP is", "PATH"),
         Option(
@@ -73,6 +74,7 @@ SERVE: Final = Command(
     ),
     (
         ("afpool serve --demo", "two built-in servers and two tenants, for a first look"),
+        ("afpool serve --demo --traffic", "the same at work, to look at with `afpool console`"),
         ("afpool serve -c afpool.toml", "what a configuration says"),
         ("afpool serve --mcp-config .mcp.json --tokens tokens.json", "another client's servers, by token"),
     ),

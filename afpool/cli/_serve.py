@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -38,6 +39,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
         )
         if value is not None
     }
+    if options.traffic and not options.demo:
+        raise Usage("--traffic is the demo's: add --demo")
     if options.demo:
         config, load = _demo_config(options, out, more)
     else:
@@ -56,23 +59,19 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
     supervisor = Supervisor()
     started = _Started(out)
-    code: int = trio.run(_serve, serve, config, options.demo, load, _Announce(out), supervisor, started)
+    served = functools.partial(serve, config, demo=options.demo, traffic=options.traffic, load=load)
+    code: int = trio.run(_serve, served, _Announce(out), supervisor, started)
     _told(out, {"event": "ended", "code": code})
     return code
 
 
 async def _serve(
-    serve: Any,
-    config: Config,
-    demo: bool,
-    load: Callable[[], Config] | None,
+    served: Any,
     announce: Callable[[str], None],
     supervisor: Any,
     started: Any,
 ) -> int:
-    code: int = await serve(
-        config, demo=demo, load=load, announce=announce, notify=supervisor.tell, task_status=started
-    )
+    code: int = await served(announce=announce, notify=supervisor.tell, task_status=started)
     return code
 
 

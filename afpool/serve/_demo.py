@@ -1,5 +1,6 @@
 """What `afpool serve --demo` serves: two built-in servers, two tenants, and a token for each.
 
+Nobody calls unless a client does; with `--traffic` the tenants do (`_demo_traffic`).
 The servers are those of `afpool.testing`, in this process, on loopback. Everything is made for the time of
 the demo and is gone with it; so are its tokens, but for others that are in the file that is named for them.
 """
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from .._base.identity import Identity
 from ..artifacts import MemoryArtifacts, NewArtifact
 from ..client import HttpTransport, Plan
 from ..config import IdentityConfig, ServeConfig, TokensConfig
@@ -23,18 +23,36 @@ from ..pool import Server
 from ..runtime import RuntimeConfig
 from ..testing import FakeServer, FakeTool, Progress, counter_tool, echo_tool, whoami_tool
 from ..tools import define_tool
+from ._demo_traffic import ALICE, BOB, PLACES, open_traffic, summary
 from ._tokens import TokenFile
 from ._tokens_file import TokenFileError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+    from .._base.identity import Identity
     from .._base.model import ToolContext
+    from ..runtime import Runtime
 
-WHO: Final = (Identity("acme", "alice"), Identity("globex", "bob"))
+WHO: Final = (ALICE, BOB)
 _HEADERS: Final = ("x-tenant", "x-principal")
 
-Tell = "Callable[[str, Callable[[str], object]], None]"
+
+@attrs.frozen
+class Demo:
+    """What is served, and to whom.
+
+    Attributes:
+        runtime: Configuration of the runtime.
+        serve: Configuration of the service.
+        tell: Announces the tokens: given the service's address, and what takes lines.
+        play: Calls for the two tenants until it is cancelled; `None` where they are left alone.
+    """
+
+    runtime: RuntimeConfig
+    serve: ServeConfig
+    tell: Callable[[str, Callable[[str], object]], None]
+    play: Callable[[Runtime], Awaitable[object]] | None
 
 
 async def _count_down(arguments: Mapping[str, Any], _: object) -> Any:
@@ -60,10 +78,12 @@ def _revoke(tokens: TokenFile, number: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, ServeConfig, Any]]:
+async def open_demo(serve: ServeConfig, *, traffic: bool = False) -> AsyncIterator[Demo]:
     """Open the demo's servers for the time of the block.
 
-    Gives the configuration of the runtime and of the service, and what announces the tokens.
+    Args:
+        serve: Where to serve, and how.
+        traffic: Whether the two tenants do something by themselves; see `_demo_traffic`.
     """
     schema = {"type": "object", "properties": {"steps": {"type": "integer", "minimum": 1, "maximum": 60}}}
     slow = FakeTool(
@@ -77,6 +97,7 @@ async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, Se
         directory = await stack.enter_async_context(
             FakeServer.http(era="both", tools=[whoami_tool(headers=list(_HEADERS))])
         )
+        busy = await stack.enter_async_context(open_traffic()) if traffic else None
         named = serve.identity.tokens
         path = folder / "tokens" if named is None else Path(named.file)
         tokens = TokenFile(path)
@@ -96,10 +117,12 @@ async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, Se
             servers=[
                 Server(name="desk", plan=Plan(transport=HttpTransport(url=desk.url))),
                 Server(name="directory", keyed_on=("tenant", "principal")),
+                *(() if busy is None else busy.servers),
             ],
             plan=plan,
-            tools=[note],
+            tools=[note] if busy is None else [note, summary],
             artifacts=MemoryArtifacts(),
+            pool={} if busy is None else {"max_operations": PLACES},
         )
 
         def tell(address: str, announce: Callable[[str], object]) -> None:
@@ -115,4 +138,5 @@ async def open_demo(serve: ServeConfig) -> AsyncIterator[tuple[RuntimeConfig, Se
                     announce(json.dumps({"mcpServers": {"afpool": entry}}))
 
         identity = IdentityConfig(tokens=TokensConfig(file=str(path)))
-        yield runtime, attrs.evolve(serve, identity=identity), tell
+        play = None if busy is None else busy.run
+        yield Demo(runtime, attrs.evolve(serve, identity=identity), tell, play)

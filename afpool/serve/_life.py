@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from ..config import Config
+    from ._demo import Demo
     from ._service import Service
 
 logger = logging.getLogger("afpool.serve")
@@ -52,6 +53,7 @@ async def serve(
     config: Config,
     *,
     demo: bool = False,
+    traffic: bool = False,
     load: Callable[[], Config] | None = None,
     announce: Callable[[str], object] = print,
     notify: Callable[[str], object] | None = None,
@@ -62,6 +64,7 @@ async def serve(
     Args:
         config: What to serve, and where.
         demo: Serve built-in servers to two tenants instead, and announce their tokens.
+        traffic: Of the demo: let its tenants call by themselves, so that a console has something to show.
         load: Reads the configuration again, for a reload; blocking, called in a thread. Without it there is
             no reload.
         announce: Takes lines for whoever has started the service.
@@ -81,23 +84,28 @@ async def serve(
             await stack.enter_async_context(_taking_signals(life))
             given: Any = config
             at_door = config.serve
-            tell: Callable[[str, Callable[[str], object]], None] | None = None
+            played: Demo | None = None
             if demo:
                 from ._demo import open_demo
 
-                given, at_door, tell = await stack.enter_async_context(open_demo(config.serve))
-                given = attrs.evolve(
-                    given, console=config.console.settings(default=True, name="demo") or False
-                )
+                played = await stack.enter_async_context(open_demo(config.serve, traffic=traffic))
+                console = config.console.settings(default=True, name="demo") or False
+                given, at_door = attrs.evolve(played.runtime, console=console), played.serve
                 life.load = None
             with life.scope:
                 async with open_service(given, at_door, console=True) as service:
                     for address in service.addresses:
                         announce(f"serving {address}")
-                    if tell is not None:
-                        tell(service.addresses[0], announce)
+                    if played is not None:
+                        played.tell(service.addresses[0], announce)
                     task_status.started(service)
-                    await life.run(service, None if demo else config)
+                    if played is None or played.play is None:
+                        await life.run(service, None if demo else config)
+                    else:
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(played.play, service.runtime)
+                            await life.run(service, None)
+                            nursery.cancel_scope.cancel()
     except _FAULTS as error:
         # names and places of settings, never their values
         logger.error("the configuration cannot be used:\n%s", error)  # noqa: TRY400 -- it is no fault of the code
