@@ -63,12 +63,13 @@ class Use:
         cause: The number of the event that caused a refusal, and `happened`, the event itself.
         reached: How many bound calls were made with it; the first wrote into it, the others have their own.
         ended_at: When it was filed.
+        kept: Bytes that the record counts for it while it keeps it, else 0.
     """
 
     __slots__ = (
         "attempts", "became", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "changed", "client_id",
         "code", "context", "delivery", "ended_at", "epoch", "facts", "generation", "happened", "held_by",
-        "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent", "reached",
+        "kept", "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent", "reached",
         "repeat", "repeated_of", "reported", "reports", "request_id", "run_id", "server", "shown", "span", "took", "tool",
         "tool_error", "trace", "trace_state", "waits_for", "was", "who",
     )  # fmt: skip
@@ -119,6 +120,7 @@ class Use:
         self.cause: int | None = None
         self.happened: Any = None  # an `Event` of the pool's
         self.reached = 0
+        self.kept = 0
 
     def note(self, stage: str, word: str, now: float) -> None:
         """File a fact that does not decide the outcome."""
@@ -136,17 +138,27 @@ class Use:
 
         For a call that ended in doubt and is asked for again: the record keeps how each pass ended.
         """
-        twin = object.__new__(Use)
-        for name in self.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.marks = list(self.marks)
-        twin.facts = None if self.facts is None else list(self.facts)
+        twin = self.copy()
         self.outcome = self.code = self.delivery = None
         self.cause = self.happened = self.opening = self.client_id = self.waits_for = None
         self.was = self.became = None
         self.held_by = ()
-        self.attempts = self.bytes_out = 0
-        twin.span = None  # one span for all passes
+        self.attempts = self.bytes_out = self.bytes_in = 0
+        self.request_id = None
+        self.tool_error = False
+        return twin
+
+    def copy(self) -> Use:
+        """Give the same facts as a use of its own: it is not kept yet, and has no span."""
+        twin = object.__new__(Use)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.marks = list(self.marks)
+        for name in ("facts", "minted", "took"):
+            of_both = getattr(self, name)
+            setattr(twin, name, None if of_both is None else list(of_both))
+        twin.span = None
+        twin.kept = 0
         return twin
 
     @property

@@ -115,7 +115,8 @@ async def execute_recognised(binding: Binding, args: JsonObject, ctx: ToolContex
         assert passes.call is not None
         passes.encoded = passes.call.args  # whatever becomes of the host's own object meanwhile
         use = passes.call.use
-        if use is ctx.use:  # it goes on with the next pass; how this one ended is filed by itself
+        if use is ctx.use and use.ended_at is None:
+            # it goes on with the next pass; how this one ended is filed by itself
             pool.records.file(use.split())
         passes.repeats += 1
         # the next pass begins with every check anew, so that nothing of this wait has to be looked at

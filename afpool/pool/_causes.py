@@ -4,7 +4,9 @@ Rules:
 
 * A call that somebody dispatched by name writes into the use that he made, and he files it. One use is
   written by one bound call: a further one that is made with the same context has its own, under an id of
-  its own.
+  its own. So has one that begins when his has been filed, or goes on after that: what is filed is not
+  written any more.
+* A repeat goes on under the id of the pass before, whosever that was: the server knows the call by it.
 * Who makes a refusal and knows the event behind it says so on the error (`AfpoolError.because`). For the rest
   it is looked up here, in the step in which the call ends: what is true then of the client, the key and the
   pool caused it, or it was not caused by an event at all.
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from ._call import Call
     from ._events import Event
     from ._lists import ListState
+    from ._records import Records
 
 HOLDERS_NAMED: Final = 16
 CURIOUS_KEPT: Final = 32
@@ -64,8 +67,9 @@ def use_of(
     """The use that a call writes into: that of its door, that of its pass before, or a new one."""
     actor = binding.actor
     given = ctx.use
-    goes_on = passes is not None and passes.repeats > 0
-    if given is not None and (given.reached == 0 or goes_on):
+    before = None if passes is None or passes.call is None else passes.call.use
+    first = before is given if before is not None else given is not None and given.reached == 0
+    if given is not None and first and given.ended_at is None:
         use = given
         use.server = actor.server.name
     else:
@@ -74,10 +78,12 @@ def use_of(
         use.run_id = ctx.run_id
         if isinstance(ctx.identity, Identity):
             use.who = ctx.identity
-        if given is not None:
-            use.call_id = f"{given.call_id}.{given.reached + 1}"
-            use.parent = given.call_id
-    if given is not None and not goes_on:
+        if before is not None:
+            use.call_id = before.call_id
+            use.parent = before.parent
+        elif given is not None:
+            _further(use, given)
+    if given is not None and before is None:
         given.reached += 1
     if errand is not None:
         use.method = errand.method
@@ -95,10 +101,32 @@ def use_of(
     return use
 
 
+def _further(use: Use, given: Use) -> None:
+    """Let a use be that of a further call with a context."""
+    use.call_id = f"{given.call_id}.{given.reached + 1}"
+    use.parent = given.call_id
+
+
+def use_left_behind(call: Call, filed: Use) -> Use:
+    """Give a call that went on after whoever dispatched it had ended a use of its own, with what it did."""
+    use = filed.copy()
+    use.outcome = use.code = use.delivery = use.cause = use.happened = use.ended_at = None
+    use.minted = use.took = use.was = use.became = None
+    _further(use, filed)
+    filed.reached += 1
+    call.use = use
+    return use
+
+
 def may_say_that_it_failed(raw: bytes) -> bool:
     """Whether the raw result of a tool may say so: whether `isError` stands in it, and is not `false`."""
     at = raw.find(_IS_ERROR)
-    return at >= 0 and raw[at + len(_IS_ERROR) : at + len(_IS_ERROR) + 16].lstrip(b" \t\r\n:")[:1] != b"f"
+    while at >= 0:  # what a tool answers may hold members of that name, too
+        at += len(_IS_ERROR)
+        if raw[at : at + 16].lstrip(b" \t\r\n:")[:1] != b"f":
+            return True
+        at = raw.find(_IS_ERROR, at)
+    return False
 
 
 def says_that_it_failed(result: ToolResult) -> bool:
@@ -148,14 +176,13 @@ def holders_of_pool(call: Call) -> None:
     places, server = pool.admission, call.actor.server.name
     tenant = call.tenant if places.has_share(call.tenant) else None
     at = server if places.has_share_at(server) else None
-    tickets = (
-        ticket
-        for ticket, running in pool.running.items()
-        if running.entered
-        and (tenant is None or running.tenant == tenant)
-        and (at is None or running.actor.server.name == at)
+    holders = (
+        use.call_id
+        for use in pool.inside.values()  # and not those that run: most of them may be waiting
+        if (tenant is None or (use.who is not None and use.who.tenant == tenant))
+        and (at is None or use.server == at)
     )
-    call.use.held_by = _named(call, tickets)
+    call.use.held_by = tuple(islice(holders, HOLDERS_NAMED))
 
 
 def _named(call: Call, tickets: Iterable[int]) -> tuple[str, ...]:
@@ -164,7 +191,8 @@ def _named(call: Call, tickets: Iterable[int]) -> tuple[str, ...]:
     named = []
     for ticket in islice(tickets, HOLDERS_NAMED):
         holder = running.get(ticket)
-        use = handed.get(ticket) if holder is None else holder.use
+        # one that went over to another client has another ticket than the one that it runs under
+        use = handed.get(ticket) or pool.inside.get(ticket) if holder is None else holder.use
         if use is not None:
             named.append(use.call_id)
     return tuple(named)
@@ -183,7 +211,7 @@ def compare(call: Call, listed: ListState) -> None:
     if definition is None or not listed.alive:
         return
     use = call.use
-    if listed.generation != call.generation or listed is not call.binding.list:
+    if listed.generation != call.generation or not listed.shows(definition.name, definition.digest):
         use.was, use.became = definition, listed.find(definition.name)
     elif listed.noticed:
         if listed.curious is None:
@@ -192,12 +220,15 @@ def compare(call: Call, listed: ListState) -> None:
             listed.curious.append((use, definition))
 
 
-def tell_curious(listed: ListState, now: float) -> None:
+def tell_curious(listed: ListState, records: Records, now: float) -> None:
     """A list is there: write down what has become of the tools that its announcement refused."""
     curious, listed.curious = listed.curious, None
     for use, definition in curious or ():
+        if use.code != StaleTools.code:
+            continue  # what stands around the tool got over it, or it ended otherwise
         use.was, use.became = definition, listed.find(definition.name)
         use.note("generation", str(listed.generation), now)
+        records.grown(use)
 
 
 def cause_of(call: Call, error: AfpoolError) -> Event | None:

@@ -77,20 +77,20 @@ def _drop_credentials(pool: Pool, identity: Identity | None, hit: list[KeyActor]
 
 def cancel(pool: Pool, call_id: str, reason: str, by: str | None) -> bool:
     """See `Pool.cancel`."""
-    for call in list(pool.running.values()):
-        if _is_of(call.use, call_id):
-            sent = "it was sent and may take effect" if call.begun else "nothing was sent"
-            error = CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT)
-            event = pool.event("withdrawn", call.actor, call=call_id, why=reason, by=by)
-            call.interrupt(error.because(event))
-            return True
-    for passes in pool.between:
-        if passes.call is not None and _is_of(passes.call.use, call_id):
-            text = f"{reason}; it was sent before and may take effect"
-            event = pool.event("withdrawn", passes.call.actor, call=call_id, why=reason, by=by)
-            passes.withdraw(CallCancelled(text, delivery=IN_DOUBT).because(event))
-            return True
-    return False
+    calls = [call for call in pool.running.values() if _is_of(call.use, call_id)]
+    between = [each for each in pool.between if each.call is not None and _is_of(each.call.use, call_id)]
+    found = calls + [passes.call for passes in between if passes.call is not None]
+    if not found:
+        return False
+    event = pool.event("withdrawn", found[0].actor, call=call_id, why=reason, by=by)
+    for call in calls:
+        sent = "it was sent and may take effect" if call.begun else "nothing was sent"
+        error = CallCancelled(f"{reason}; {sent}", delivery=IN_DOUBT if call.begun else NOT_SENT)
+        call.interrupt(error.because(event))
+    for passes in between:
+        text = f"{reason}; it was sent before and may take effect"
+        passes.withdraw(CallCancelled(text, delivery=IN_DOUBT).because(event))
+    return True
 
 
 def kill(pool: Pool, client_id: int, by: str | None) -> bool:

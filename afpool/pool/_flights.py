@@ -158,7 +158,7 @@ async def _ask(
             and own is not None
         ):
             _file_own(actor, client, own, catalog, own_notices, expires_at, began)
-        tell_curious(state, pool.seams.now())
+        tell_curious(state, pool.records, pool.seams.now())
         if not state.alive or not state.noticed:
             break
 

@@ -34,7 +34,6 @@ from .._base.errors import (
     InvalidArguments,
     NotApproved,
     OpenFailed,
-    ProtocolError,
 )
 from .._base.model import JsonObject, ToolContext, ToolResult
 from .._base.use import note_refusal
@@ -50,6 +49,7 @@ from ._causes import (
     may_say_that_it_failed,
     note_opening,
     says_that_it_failed,
+    use_left_behind,
     use_of,
 )
 from ._circles import check_places
@@ -104,10 +104,10 @@ async def execute(
         call.errand = errand
     if passes is not None:
         passes.begin(call)
-    if pool.records.tracers and use is not ctx.use:
-        pool.records.begin(use)
     entry = pool.deadlines.add(deadline, call)
     pool.running[ticket] = call
+    if pool.records.tracers and use is not ctx.use:
+        pool.records.begin(use)  # from here on it is filed, whatever comes
     outcome: str | None = "failed"
     try:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -115,7 +115,11 @@ async def execute(
             call.args = _encode(args) if passes is None else passes.encoded or _encode(args)
         if call.call_id_key is not None:
             _check_call_id(call_id)
-        raw = await _steps(call)
+        try:
+            raw = await _steps(call)
+        finally:
+            if use.ended_at is not None:  # whoever dispatched the call has not waited for it
+                use = use_left_behind(call, use)
     except AfpoolError as error:
         error.call_id = call_id
         if error.happened is None:
@@ -178,14 +182,6 @@ def _encode(args: JsonObject) -> bytes:
         raise InvalidArguments(f"{error}; nothing was sent") from None
 
 
-def _says_error(result: ToolResult) -> bool:
-    """Whether a tool says that it failed; a result that cannot be read says nothing yet."""
-    try:
-        return result.is_error
-    except ProtocolError:
-        return False
-
-
 def _check_call_id(call_id: str) -> None:
     try:
         encode_json(call_id)
@@ -242,6 +238,7 @@ async def _on_client(call: Call, *, restless: bool) -> Any:
     if not pool.admission.try_enter(actor.server.name, call.tenant, actor.key):
         await _seated(call)
     call.entered = True
+    pool.inside[call.ticket] = call.use
     # every wait above came back through a recheck; the place itself was none
     call.use.marks += ("leased", call.checked_at)
     if call.binding.definition is None:

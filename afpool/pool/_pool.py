@@ -112,6 +112,7 @@ class Pool:
         self.waiting = 0
         self.settling = 0
         self.handed: dict[int, Use] = {}  # by ticket: calls that have ended and whose place has not
+        self.inside: dict[int, Use] = {}  # by ticket: calls that hold one of the runtime's places
         self.abandoned = 0
         self.closing = False
         self.closed_by: Event | None = None

@@ -76,8 +76,8 @@ class Records:
     """
 
     __slots__ = (
-        "_index", "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "_sizes", "bytes",
-        "events", "failures", "filed", "tracers", "uses",
+        "_index", "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "bytes", "events",
+        "failures", "filed", "tracers", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +94,6 @@ class Records:
         self.filed = 0
         self.failures = 0
         self.tracers: tuple[Tracer, ...] = ()
-        self._sizes: deque[int] = deque()
         # by call id the one use, or several, oldest first
         self._index: dict[str, Use | deque[Use]] = {}
         self._most_uses = most_uses
@@ -128,11 +127,9 @@ class Records:
             self._trace(tracer.end, use)
         self.filed += 1
         if self._most_uses:
-            size = size_of(use)
-            uses, sizes = self.uses, self._sizes
-            uses.append(use)
-            sizes.append(size)
-            self.bytes += size
+            use.kept = size_of(use)
+            self.uses.append(use)
+            self.bytes += use.kept
             index, call_id = self._index, use.call_id
             known = index.get(call_id)
             if known is None:
@@ -141,9 +138,8 @@ class Records:
                 known.append(use)
             else:
                 index[call_id] = deque((known, use))
-            while len(uses) > self._most_uses or self.bytes > self._most_bytes:
-                self._forget(uses.popleft())
-                self.bytes -= sizes.popleft()
+            while len(self.uses) > self._most_uses or self.bytes > self._most_bytes:
+                self._forget()
         if self._on_use:
             self._tell(self._on_use, use)
 
@@ -154,8 +150,20 @@ class Records:
             self._tell(self._on_event, event)
         return event
 
-    def _forget(self, use: Use) -> None:
-        """Take the oldest use out of the index."""
+    def grown(self, use: Use) -> None:
+        """Count anew what a use takes that something was written into since it was filed."""
+        if use.kept:
+            self.bytes -= use.kept
+            use.kept = size_of(use)
+            self.bytes += use.kept
+            while self.bytes > self._most_bytes:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Let the oldest use go."""
+        use = self.uses.popleft()
+        self.bytes -= use.kept
+        use.kept = 0
         call_id = use.call_id
         known = self._index[call_id]
         if isinstance(known, deque):
@@ -166,9 +174,10 @@ class Records:
 
     def clear(self) -> None:
         """Forget the kept uses."""
+        for use in self.uses:
+            use.kept = 0
         self.uses.clear()
         self._index.clear()
-        self._sizes.clear()
         self.bytes = 0
 
     # ------------------------------------------------------------------ listening
@@ -235,7 +244,11 @@ class Records:
 
 def size_of(use: Use) -> int:
     """Estimate the bytes that a use holds, in constant time."""
-    size = USE_BYTES + MARK_BYTES * len(use.marks)
+    size = USE_BYTES + MARK_BYTES * len(use.marks) + len(use.call_id)
+    if use.name is not use.tool:  # by what it was called, which somebody else chose
+        size += len(use.name)
+    if use.changed:
+        size += 80 * len(use.changed)
     if use.shown is not None:
         size += len(use.shown)
     if use.facts is not None:

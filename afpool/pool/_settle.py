@@ -28,6 +28,7 @@ def give_back(call: Call, *, answered: bool) -> None:
     actor = call.actor
     if call.entered:
         call.entered = False
+        del actor.pool.inside[call.ticket]
         actor.pool.admission.leave(actor.server.name, call.tenant, actor.key)
     if call.ticket_out:
         call.ticket_out = False
@@ -82,6 +83,7 @@ async def _settle(
         pool.settling -= 1
         pool.handed.pop(ticket, None)
         if entered:
+            del pool.inside[ticket]
             pool.admission.leave(actor.server.name, tenant, actor.key)
         if over or pool.closing:
             _settled(actor, ticket, held=True, answered=answered)

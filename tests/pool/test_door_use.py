@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from afpool import Identity, ToolContext, Use
@@ -136,3 +137,107 @@ async def test_who_called_is_kept_for_selecting_by():
         await refused(tool.call(identity=BOB), "identity-mismatch")
         assert [use.who for use in w.pool.records.uses] == [ALICE, ALICE, BOB]
         assert "alice" not in repr(list(w.pool.records.uses))
+
+
+async def test_a_further_call_that_is_repeated_goes_on_under_its_own_id(autojump_clock):
+    """Under the id of the first one its server would take it for the first one's repeat, or run it again."""
+    asked = Asked()
+    async with world(**recognising(asked)) as w:
+        w.server.recognise_repeats(KEY)
+        tool, use = await w.tool(), door()
+        ctx = context(use)
+        await tool.execute({"n": 1}, ctx)
+        facts = (list(use.marks), use.attempts, use.repeat, use.outcome)
+        w.server.on("tools/call", LOST, times=1)
+        await tool.execute({"n": 2}, ctx)
+        assert ids(w.server) == ["mine", "mine.2", "mine.2"]
+        assert w.server.execution_count("echo") == 2
+        assert (use.marks, use.attempts, use.repeat, use.outcome) == facts, "the first one's is left alone"
+        assert [(each.call_id, each.parent, each.repeat, each.outcome) for each in w.pool.records.uses] == [
+            ("mine.2", "mine", 0, "failed"),
+            ("mine.2", "mine", 1, "ok"),
+        ]
+        await tool.execute({"n": 3}, ctx)
+        assert ids(w.server)[-1] == "mine.3"
+
+
+async def test_a_call_with_a_use_that_is_filed_has_its_own():
+    async with world() as w:
+        tool, use = await w.tool(), door()
+        use.outcome = "ok"
+        w.pool.records.file(use)
+        marks = list(use.marks)
+        await tool.execute({}, context(use))
+        assert use.marks == marks
+        assert [(each.call_id, each.parent) for each in w.pool.records.uses] == [
+            ("mine", None),
+            ("mine.1", "mine"),
+        ]
+
+
+@pytest.mark.parametrize("end", ["ok", "failed", "cancelled"])
+async def test_a_call_that_its_door_does_not_wait_for_changes_nothing_that_is_filed(end):
+    async with world() as w, trio.open_nursery() as nursery:
+        tool, use, event = await w.tool(), door(), trio.Event()
+        w.server.on("tools/call", HoldAnswer(event), times=1)
+        if end == "failed":
+            w.server.on("tools/call", LOST, times=1)
+        with trio.CancelScope() as scope:
+            nursery.start_soon(left_behind, tool, use, scope, w, event, end)
+            if end == "failed":
+                await refused(tool.execute({}, context(use)), "connection-lost", "in-doubt")
+            else:
+                await tool.execute({}, context(use))
+        filed, late = w.pool.records.uses
+        assert filed is use
+        assert (use.outcome, use.code, use.delivery) == ("ok", None, "answered")
+        assert (late.call_id, late.parent, late.outcome) == ("mine.2", "mine", end)
+        assert late.client_id == tool.binding.client_id
+        assert late.ended_at is not None
+        assert late.ended_at > use.ended_at
+
+
+async def left_behind(tool, use, scope, w, event, end) -> None:
+    """What a door files while the call that it has begun still runs."""
+    await w.server.wait_for("tools/call")
+    use.outcome, use.delivery = "ok", "answered"
+    w.pool.records.file(use)
+    if end == "cancelled":
+        scope.cancel()
+    else:
+        event.set()
+
+
+async def test_a_pass_that_is_filed_is_not_changed_by_the_next():
+    use = door()
+    use.minted, use.took, use.facts = ["a"], ["b"], [("answer", "http 503", 1.0)]
+    use.request_id, use.bytes_in, use.tool_error, use.kept = 7, 10, True, 900
+    first = use.split()
+    for mine in (use.minted, use.took):
+        mine.append("c")
+    use.note("answer", "http 200", 2.0)
+    assert (first.minted, first.took, first.facts) == (["a"], ["b"], [("answer", "http 503", 1.0)])
+    assert (first.request_id, first.bytes_in, first.tool_error, first.kept) == (7, 10, True, 0)
+    assert (use.request_id, use.bytes_in, use.tool_error) == (None, 0, False)
+
+
+async def test_every_call_that_belongs_to_one_is_withdrawn_with_it():
+    async with world() as w, trio.open_nursery() as nursery:
+        tool, use = await w.tool(), door()
+        ctx = context(use)
+        w.server.on("tools/call", HoldAnswer(trio.Event()), times=4)
+        calls = [start(nursery, lambda: tool.execute({}, ctx)) for _ in range(3)]
+        other = start(nursery, lambda: tool.call(identity=ALICE, call_id="mine.too"))
+        await w.server.wait_for("tools/call", 4)
+        assert w.pool.cancel("mine")
+        for call in calls:
+            with trio.fail_after(5):
+                await call.done.wait()
+            assert call.error is not None
+            assert call.error.code == "cancelled"
+        assert not other.done.is_set()
+        events = [event for event in w.pool.records.events if event.kind == "withdrawn"]
+        assert len(events) == 1
+        assert all(each.happened is use.happened for each in w.pool.records.uses)
+        assert use.happened == events[0]
+        nursery.cancel_scope.cancel()
