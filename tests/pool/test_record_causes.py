@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from afpool import ToolContext, Use
+from afpool.pool._records import size_of
 from afpool.testing import (
     Delay,
     FakeTool,
@@ -21,10 +23,22 @@ from afpool.testing import (
     echo_tool,
 )
 from afpool.testing import Hold as HoldAnswer
-from tests.pool.kit import ALICE, BOB, CAROL, Hold, memory_world, raises, refused, start, until, world
+from tests.pool.kit import (
+    ALICE,
+    BOB,
+    CAROL,
+    Hold,
+    memory_world,
+    quiet,
+    raises,
+    refused,
+    start,
+    until,
+    world,
+)
 
 if TYPE_CHECKING:
-    from afpool import Identity, Pool, Use
+    from afpool import Identity, Pool
     from tests.pool.kit import World
 
 BLOCKING = [echo_tool(), FakeTool("block")]
@@ -239,6 +253,39 @@ async def test_who_held_the_runtimes_places(shared):
         assert w.pool.records.find("waits")[0].held_by == ("first", "second")
 
 
+async def test_who_held_the_runtimes_places_when_his_caller_had_gone(autojump_clock):
+    """A place is held until the server is done, or given up on."""
+    async with world(tools=BLOCKING, pool={"max_in_flight": 1}) as w, trio.open_nursery() as nursery:
+        tool, block, event = await w.tool(), await w.tool(name="block"), trio.Event()
+        w.server.on("tools/call", HoldAnswer(event), tool="block", times=1)
+        w.server.on("notifications/cancelled", HoldAnswer(event))
+        with trio.CancelScope() as scope:
+            nursery.start_soon(_cancel_when_sent, w, scope)
+            await block.call(identity=ALICE, call_id="gone")
+        waits = start(nursery, lambda: tool.call(identity=ALICE, call_id="waits"))
+        await until(lambda: w.pool.admission.waiting == 1)
+        assert [use.call_id for use in w.pool.inside.values()] == ["gone"]
+        event.set()
+        await waits.answer()
+        assert w.pool.records.find("waits")[0].held_by == ("gone",)
+        quiet(w.pool)
+        assert not w.pool.inside
+
+
+async def test_finding_who_holds_the_runtimes_places_looks_at_nobody_who_waits():
+    async with world(tools=BLOCKING, pool={"max_in_flight": 1, "max_operations": 50}) as w:
+        async with trio.open_nursery() as nursery:
+            tool = await w.tool()
+            event = await blocked(w, nursery)
+            waiting = [start(nursery, lambda: tool.call(identity=ALICE)) for _ in range(20)]
+            await until(lambda: w.pool.admission.waiting == 20)
+            assert len(w.pool.inside) == 1
+            event.set()
+            for each in waiting:
+                await each.answer()
+        assert {use.held_by for use in w.pool.records.uses} == {(), ("holds",)}
+
+
 # ---------------------------------------------------------------------------- ends from outside
 
 
@@ -337,6 +384,48 @@ async def test_what_has_become_of_a_tool_is_written_when_the_announced_list_is_t
         assert tool.binding.list.curious is None
 
 
+async def test_a_change_that_is_announced_of_a_list_of_another_client_is_not_known_either():
+    """The call went on under the list of the next client, where its tool was what it had been."""
+    async with world(credential=True, server={"on_list_change": "recheck"}) as w, trio.open_nursery() as nursery:
+        tool = await w.tool()
+        await w.evict()
+        again = await w.tool()
+        assert again.binding.list is not tool.binding.list
+        hold = w.host.hold_credential = Hold()
+        outcome = start(nursery, lambda: tool.call(identity=ALICE))
+        await hold.reached.wait()
+        w.server.set_tools([FakeTool("echo", description="else")], notify=False)
+        await w.announce(again)
+        hold.let_go.set()
+        await outcome.refusal("stale-tools")
+        use = last(w.pool)
+        assert (use.was, use.became) == (None, None), "nobody has looked yet"
+        size = use.kept
+        await w.pool.tools(ALICE)
+        assert use.was is tool.binding.definition
+        assert use.became is not None
+        assert use.became.description == "else"
+        assert use.kept == size_of(use) > size + len(use.was.raw) + len(use.became.raw)
+        assert w.pool.records.bytes == sum(each.kept for each in w.pool.records.uses)
+
+
+async def test_what_has_become_of_a_tool_is_not_written_where_the_call_got_over_it():
+    async with world(credential=True) as w, trio.open_nursery() as nursery:
+        tool, use = await w.tool(), Use("mine", "", "", trio.current_time())
+        hold = w.host.hold_credential = Hold()
+        ctx = ToolContext(identity=ALICE, call_id="mine", use=use)
+        outcome = start(nursery, lambda: tool.execute({}, ctx))
+        await hold.reached.wait()
+        await w.announce(tool)
+        hold.let_go.set()
+        await outcome.refusal("stale-tools")
+        use.outcome, use.code = "ok", None
+        w.pool.records.file(use)
+        w.server.set_tools([FakeTool("echo", description="else")], notify=False)
+        await w.pool.tools(ALICE)
+        assert (use.was, use.became, notes(use)) == (None, None, [])
+
+
 async def test_not_every_refusal_of_a_flood_is_waited_for():
     async with world(tools=BLOCKING, credential=True) as w, trio.open_nursery() as nursery:
         tool = await w.tool()
@@ -407,6 +496,7 @@ async def test_whose_code_raised_is_named_by_its_class():
         ({"content": [], "isError": False}, False),
         ({"content": [{"type": "text", "text": '"isError": true'}]}, False),
         ({"content": [], "structuredContent": {"isError": True}}, False),
+        ({"structuredContent": {"isError": False}, "content": [], "isError": True}, True),
         ({"content": []}, False),
     ],
 )

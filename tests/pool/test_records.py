@@ -85,6 +85,9 @@ def test_what_can_be_large_counts():
         ("was", definition, 10_000),
         ("became", definition, 10_000),
         ("minted", ["artifact:x"] * 20, 1_000),
+        ("name", "x" * 5_000, 5_000),
+        ("call_id", "x" * 5_000, 4_999),
+        ("changed", ("name",) * 50, 2_000),
         ("took", ["artifact:x"] * 20, 1_000),
         ("held_by", ("call-1",) * 16, 800),
         ("happened", Event(1, 0.0, "closed", "", {}), 200),
@@ -255,3 +258,21 @@ def test_a_use_that_is_split_leaves_how_the_first_part_ended():
     one.note("answer", "http 500", 2.0)
     assert (len(part.marks), len(part.facts or ())) == (2, 1)
     assert (len(one.marks), len(one.facts or ())) == (4, 2), "it goes on with all that was done"
+
+
+def test_what_is_written_into_a_use_later_counts_while_it_is_kept():
+    definition = build_definition(b'{"name":"echo","description":"%s"}' % (b"x" * 10_000))
+    ring = records(10, 14_000)
+    first, second = use("a"), use("b")
+    for each in (first, second):
+        ring.file(each)
+    second.was = definition
+    ring.grown(second)
+    assert list(ring.uses) == [first, second]
+    assert ring.bytes == size_of(first) + size_of(second) == first.kept + second.kept
+    second.became = definition
+    ring.grown(second)
+    assert (list(ring.uses), ring.bytes, ring.find("a"), ring.find("b")) == ([], 0, [], []), "too large"
+    assert first.kept == second.kept == 0
+    ring.grown(second)
+    assert ring.bytes == 0, "what is not kept does not count"
