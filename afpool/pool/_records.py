@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 from ._events import Event, EventRing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from .._base.use import Use
     from ._call import Call
@@ -76,8 +77,8 @@ class Records:
     """
 
     __slots__ = (
-        "_index", "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "bytes", "events",
-        "failures", "filed", "tracers", "uses",
+        "_index", "_later", "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "bytes",
+        "events", "failures", "filed", "tracers", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +103,7 @@ class Records:
         self._running = running
         self._on_use: tuple[_Tap, ...] = ()
         self._on_event: tuple[_Tap, ...] = ()
+        self._later: list[Event] | None = None
         if on_use is not None:
             self.tap(on_use=on_use)
 
@@ -146,9 +148,23 @@ class Records:
     def event(self, kind: str, key: str = "", server: str = "", **facts: Any) -> Event:
         """File something that happened and return it; facts as `Event` names them. Synchronous."""
         event = self.events.file(self._now(), kind, key, server, **facts)
-        if self._on_event:
+        if self._later is not None:
+            self._later.append(event)
+        elif self._on_event:
             self._tell(self._on_event, event)
         return event
+
+    @contextlib.contextmanager
+    def told_later(self) -> Iterator[None]:
+        """Tell nobody of events before the end of a block: of a step that must hold as a whole first."""
+        assert self._later is None
+        events = self._later = []
+        try:
+            yield
+        finally:
+            self._later = None
+            for event in events:
+                self._tell(self._on_event, event)
 
     def grown(self, use: Use) -> None:
         """Count anew what a use takes that something was written into since it was filed."""
@@ -191,7 +207,8 @@ class Records:
         """Be told of every ended call, of every event, or of both, from now on.
 
         Args:
-            on_use: Called with each `Use` in the step that files it. Synchronous; must not block.
+            on_use: Called with each `Use` in the step that files it. Synchronous; must not block. Called in
+                the middle of what the pool does: it looks, and asks nothing of the pool there.
             on_event: Called likewise with each `Event`.
 
         Returns:

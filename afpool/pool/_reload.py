@@ -266,16 +266,17 @@ def reconfigure(
         raise PoolClosed("the pool is closed; its configuration is what it was", delivery=NOT_SENT)
     wanted = _wanted(pool, servers, plan, share, credentials, limits, replan, rebind)
     # From here on nothing raises, waits, or calls the app before all of it holds.
-    event = pool.event("reconfigured", None, why=_why(wanted), by=by)
-    result = wanted.result(pool, event.number)
-    shared_otherwise = bool(pool.share != wanted.share)
-    _put(pool, wanted)
-    hit = [actor for actor in pool.actors() if _turn_over(pool, actor, wanted, event)]
-    _end_calls(pool, set(hit), event)
-    for name in wanted.ended:
-        pool.shares.end_server(name)
-    pool.openings.forget(wanted.ended)
-    pool.herald.forget(wanted.removed)
+    with pool.records.told_later():
+        event = pool.event("reconfigured", None, why=_why(wanted), by=by)
+        result = wanted.result(pool, event.number)
+        shared_otherwise = bool(pool.share != wanted.share)
+        _put(pool, wanted)
+        hit = [actor for actor in pool.actors() if _turn_over(pool, actor, wanted, event)]
+        _end_calls(pool, set(hit), event)
+        for name in wanted.ended:
+            pool.shares.end_server(name)
+        pool.openings.forget(wanted.ended)
+        pool.herald.forget(wanted.removed)
     if shared_otherwise:
         _ask_names(pool, event)
     return result

@@ -39,6 +39,24 @@ async def test_it_says_what_came_of_each_server_and_files_one_numbered_event():
         assert here.pool.statistics().reconfigured == 2
 
 
+async def test_whoever_is_told_of_it_finds_all_of_it_in_force():
+    async with several("files", "mail", fakes=("files", "mail", "web")) as here:
+        await here.pool.tools(ALICE)
+        seen = []
+
+        def told(event):
+            seen.append((event.number, event.kind, sorted(here.pool.servers)))
+            actors = [each for each in here.pool.actors() if each.server.name == "mail"]
+            assert all(each.machine.removed for each in actors)
+
+        end = here.pool.records.tap(on_event=told)
+        done = here.configure("web", here.server("files", mark="two"))
+        end()
+        assert here.pool.records.failures == 0
+        assert seen[0] == (done.event, "reconfigured", ["files", "web"])
+        assert [number for number, *_ in seen] == sorted(number for number, *_ in seen), "in order"
+
+
 def test_every_field_of_a_server_is_decided_about():
     fields = [field.name for field in attrs.fields(Server)]
     assert sorted(fields) == sorted(["name", "plan", *REOPEN, *REBIND])
