@@ -60,7 +60,17 @@ NAMES: Final = (
     "redacted deep",
     "console read",
     "console operate",
+    "metrics token",
+    "typed token",
+    "typed",
+    "made up",
+    "baggage",
+    "tenant",
+    "principal",
+    "conversation",
 )
+IDENTITIES: Final = frozenset({"tenant", "principal", "conversation"})
+"""Whom calls are made for: no secrets of the process, and shown outside of it only where they are asked for."""
 CANARIES: Final = {name: canary(name) for name in NAMES}
 
 

@@ -205,7 +205,7 @@ async def test_a_planted_leak_is_found(
 ) -> None:
     leak, place = PLANTS[plant]
     leak(monkeypatch)
-    found, here, _ = await toured("memory", tmp_path, capfd, briefly)
+    found, here, _ = await toured("memory", tmp_path, capfd, briefly, inside=False)
     leaks = told_apart(found, here).leaks
     assert any(re.match(place, one.place) for one in leaks), sorted({one.place for one in leaks})[:30]
 
@@ -214,7 +214,7 @@ async def test_a_leak_into_a_file_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any
 ) -> None:
     in_a_file(monkeypatch, tmp_path)
-    found, here, _ = await toured("sqlite", tmp_path, capfd, briefly)
+    found, here, _ = await toured("sqlite", tmp_path, capfd, briefly, inside=False)
     leaks = told_apart(found, here).leaks
     assert {one.place for one in leaks} == {
         "file of the-store: debug.dump",
@@ -223,5 +223,5 @@ async def test_a_leak_into_a_file_is_found(
 
 
 async def test_the_brief_tour_finds_nothing_where_nothing_was_planted(tmp_path: Path, capfd: Any) -> None:
-    found, here, _ = await toured("memory", tmp_path, capfd, briefly)
+    found, here, _ = await toured("memory", tmp_path, capfd, briefly, inside=False)
     assert told_apart(found, here) == Told()

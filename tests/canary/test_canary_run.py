@@ -21,6 +21,9 @@ from afpool.artifacts import MemoryArtifacts, SqliteArtifacts
 from tests.canary.collecting import Collected
 from tests.canary.forms import CANARIES, CONNECTION, PLAIN, UNCOVERED, Finder, Found, canary, spellings
 from tests.canary.inside import looked_into
+from tests.canary.outside import is_a_leak
+from tests.canary.served import served
+from tests.canary.switched import Switched
 from tests.canary.tour import everything, local_tools
 from tests.canary.town import everything_logged, town
 from tests.tools.test_host_filled_nowhere import TEXTS
@@ -34,6 +37,8 @@ FINDER = Finder()
 # Where what a tool has made of a secret may be: its result, its reports, what is recorded of them.
 GIVEN_BACK = {"result", "event tool_end", "progress", "event tool_progress", "error"}
 # What is given back as it is, as the pages say: arguments that a result repeats, a provider's refusal.
+# What a tool puts into the store is its own to say.
+BY_A_TOOL = {"stored by a tool", "asked for by a tool"}
 AS_IT_IS = {"redacted by key", "redacted by pattern", "redacted by field", "provider's own refusal"}
 
 
@@ -47,29 +52,47 @@ async def stored(kind: str, folder: Path) -> AsyncIterator[Any]:
 
 
 async def toured(
-    kind: str, folder: Path, capfd: Any, tour: Callable[[Town], Awaitable[None]] = everything
+    kind: str,
+    folder: Path,
+    capfd: Any,
+    tour: Callable[[Town], Awaitable[None]] = everything,
+    *,
+    inside: bool = True,
+    beside: Callable[[Town], Awaitable[None]] | None = None,
 ) -> tuple[set[Found], Town, set[str]]:
-    """Do the tour with a store of a kind; what was found, the town, and who has logged."""
+    """Do the tour with a store of a kind; what was found, the town, and who has logged.
+
+    `inside` switches on everything that tells of calls, and asks it; `beside` is done at the end of that.
+    """
     collected = Collected()
-    for place in ("secrets", "store"):
+    for place in ("secrets", "store", "records"):
         (folder / place).mkdir()
-    with everything_logged() as logged:
-        async with stored(kind, folder / "store") as store:
-            async with town(
-                folder / "secrets", store, local=local_tools(collected), collected=collected
-            ) as here:
-                with tempfile.TemporaryDirectory(prefix="afc-", dir="/tmp") as inside:
-                    async with looked_into(here, Path(inside) / "c"):
-                        await tour(here)
-            collected.files("open file of the-store:", folder / "store")
-        collected.files("file of the-store:", folder / "store")
+    async with contextlib.AsyncExitStack() as stack:
+        short = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="afc-", dir="/tmp")))
+        switched = Switched(short / "c", folder / "records")
+        logged = stack.enter_context(everything_logged())
+        store = await stack.enter_async_context(stored(kind, folder / "store"))
+        local, fields = local_tools(collected), switched.fields() if inside else {}
+        async with town(folder / "secrets", store, local=local, collected=collected, fields=fields) as here:
+            if not inside:
+                await tour(here)
+            else:
+                async with served(here, folder / "secrets"), looked_into(here):
+                    await tour(here)
+                    if beside is not None:
+                        await beside(here)
+                switched.collect_metrics(collected)
+        if inside:
+            switched.collect(here)
+        collected.files("open file of the-store:", folder / "store")
+    collected.files("file of the-store:", folder / "store")
     for where, text in logged.texts:
         collected.text(where, text)
     out, err = capfd.readouterr()
     collected.text("stdout", out)
     collected.text("stderr", err)
     assert {"fill bearer", "connection basic", "redacted deep"} <= CANARIES.keys()
-    return collected.found(FINDER), here, logged.loggers
+    return collected.found(Finder({**CANARIES, **here.more})), here, logged.loggers
 
 
 @attrs.frozen
@@ -93,13 +116,20 @@ class Told:
 def told_apart(found: set[Found], here: Town) -> Told:
     told = Told()
     for one in found:
+        leaks = is_a_leak(one)
+        if leaks is not None:
+            if leaks:
+                told.leaks.add(one)
+            continue
         match = re.match(r"(.+?) of ([^:.]+)", one.place)
         place, call = match.groups() if match else (one.place, "")
         a_view = one.form == PLAIN and one.name in AS_IT_IS
         if place in GIVEN_BACK and (call, one.form) in here.uncovered and (one.form != PLAIN or a_view):
             told.given.add((call, one.form))
-        elif call == "the-store" and (one.form == "reversed" or one.name == "stored by a tool"):
+        elif call == "the-store" and (one.form == "reversed" or one.name in BY_A_TOOL):
             told.kept.add(one.name)
+        elif one.place == "answer of the service" and one.name in BY_A_TOOL:
+            told.kept.add(one.name)  # its owner lists what is in the store
         elif one.place == "log of httpcore.http11":
             told.logged.add(one.name)
         else:
@@ -118,7 +148,7 @@ async def test_nothing_is_found_but_what_cannot_be_covered(kind: str, tmp_path: 
     assert told.given == here.uncovered
     assert {form for _, form in told.given} == {PLAIN, *UNCOVERED}
     assert told.kept == {f"{use} {kind}" for use in ("connection", "fill") for kind in CONNECTION} | {
-        "oauth tokens", "fill from a file", "stored by a tool",
+        "oauth tokens", "fill from a file", *BY_A_TOOL,
     }  # fmt: skip
     places = {one.place.partition(" of ")[0] for one in found if one.name in told.kept}
     assert ("file" in places) == ("open file" in places) == (kind == "sqlite")

@@ -74,6 +74,15 @@ def local_tools(collected: Collected) -> tuple[Any, ...]:
             raise LookupError(token, inner.text)
         return {"inner": inner.text, token: TEXTS[form](token)}
 
+    async def label(ctx: ToolContext) -> str:
+        """Write a credential on an artifact."""
+        assert ctx.credentials is not None
+        token = (await ctx.credentials.get(CredentialRequest("asked", identity=ALICE))).credential.token
+        meta = await ctx.artifacts.put(
+            NewArtifact(kind="note", media_type="text/plain", data="x", label=f"made with {token}")
+        )
+        return str(meta.ref)
+
     async def store(ctx: ToolContext) -> str:
         meta = await ctx.artifacts.put(
             NewArtifact(kind="note", media_type="text/plain", data=CANARIES["stored by a tool"])
@@ -96,6 +105,7 @@ def local_tools(collected: Collected) -> tuple[Any, ...]:
         ),
         define_tool(pull),
         define_tool(store),
+        define_tool(label),
         redacted(define_tool(charge), hidden),
         redacted(
             define_tool(lambda card: card, name="rows", input_schema={
@@ -141,6 +151,7 @@ async def everything(town: Town) -> None:
     await providers(town)
     await shapes(town)
     await shown_arguments(town)
+    await town.call("own/label", "label")
     await stored(town)
     await openings(town)
 
@@ -458,6 +469,7 @@ async def briefly(town: Town) -> None:
     await town.call("bearer/denied", "bearer__give", {**HIDDEN_ARGS, "form": COVERED[0]})
     await directly(town, kind, canary("connection bearer"))
     await town.call("own/keep", "keep", {"form": "x"})
+    await town.call("own/label", "label")
     await town.call("own/chained", "raise_chained")
     await town.call("own/broken", "broken")
     held(town)

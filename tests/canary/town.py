@@ -47,7 +47,7 @@ from afpool.credentials import (
     OAuthSettings,
     RetryingCredentials,
 )
-from afpool.record import unix_offset, use_as_json
+from afpool.record import event_as_json, unix_offset, use_as_json
 from afpool.testing import FakeAuthorizationServer, FakeServer, FakeTool, Notice, big_tool, echo_tool
 from afpool.testing import Progress as Reported
 from afpool.tools import Hook, RedactionPolicy, ResultLimits, from_credential, from_identity
@@ -61,12 +61,15 @@ if TYPE_CHECKING:
 
     from afpool.runtime import Runtime
 
-ALICE = Identity(tenant="acme", principal="alice")
+ALICE = Identity(
+    tenant=CANARIES["tenant"], principal=CANARIES["principal"], conversation_id=CANARIES["conversation"]
+)
 ISSUER = "https://login.example"
 # Whom a use is about, in clear: shown by digest only.
 UNSHOWN = frozenset({"key", "who", "span"})
 BACK = "http://127.0.0.1:9/callback"
 TEXT = {"type": "string"}
+PATIENCE = 240.0
 
 
 class Ticket(Credential):
@@ -234,6 +237,7 @@ class Town:
     denies: list[str] = attrs.field(factory=list)
     codes: dict[str, str] = attrs.field(factory=dict)
     uncovered: set[tuple[str, str]] = attrs.field(factory=set)
+    more: dict[str, str] = attrs.field(factory=dict)
 
     async def call(self, label: str, name: str, args: Any = None, **options: Any) -> ToolResult:
         """Make a call through the door and look at all that comes of it."""
@@ -301,9 +305,14 @@ def rules_for(kind: str) -> ServerRules:
 
 @contextlib.asynccontextmanager
 async def town(
-    folder: Path, store: Any, *, local: tuple[Any, ...] = (), collected: Collected | None = None
+    folder: Path,
+    store: Any,
+    *,
+    local: tuple[Any, ...] = (),
+    collected: Collected | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Town]:
-    """Open the town; what it lets out until it is closed is collected."""
+    """Open the town; what it lets out until it is closed is collected. `fields` are its runtime's, too."""
     collected = Collected() if collected is None else collected
     needs: list[tuple[str, NeedsAuthorization]] = []
     login = FakeAuthorizationServer(
@@ -327,6 +336,9 @@ async def town(
             for name in Use.__slots__:
                 if name not in UNSHOWN:
                     collected.text(f"running use of {use.call_id}: {name}", repr(getattr(use, name)))
+            collected.text(
+                f"explanation of running {use.call_id}", here.runtime.record.explained(use).words()
+            )
         if call.call_id in denies:
             raise RuntimeError(f"the hook fails at {dict(call.args)}")
 
@@ -385,11 +397,12 @@ async def town(
                 on_use=uses.append,
                 on_authorization=lambda service, who, need: needs.append((service, need)),
                 pool={"backoff": 0.001, "backoff_max": 0.002},
+                **(fields or {}),
             )
         )
         runtime.on_minted = lambda meta, scope, use: collected.thing("told of an artifact", meta)
         here = Town(runtime, servers, login, oauth, vault, signer, collected, needs, denies)
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE):
             yield here
         collected.thing("runtime", runtime)
         collected.text("runtime: repr of its configuration", repr(runtime.config))
@@ -424,7 +437,10 @@ async def town(
         explained = runtime.record.explained(use)
         collected.text(f"explanation of {use.call_id}", explained.words())
         collected.text(f"explanation of {use.call_id}: as JSON", repr(explained.as_json()))
-    collected.thing("events of the pool", list(runtime.pool.records.events))
+        assert runtime.record.explain(use.call_id).headline
+    for event in runtime.pool.records.events:
+        collected.thing("event of the pool", event)
+        collected.text("event of the pool: as JSON", repr(event_as_json(event, unix=unix)))
     for event in events:
         collected.thing(f"event {event.kind} of {event.call_id}", event)
 
