@@ -69,9 +69,9 @@ class Use:
     __slots__ = (
         "attempts", "became", "began_at", "bytes_in", "bytes_out", "call_id", "cause", "changed", "client_id",
         "code", "context", "delivery", "ended_at", "epoch", "facts", "generation", "happened", "held_by",
-        "kept", "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent", "reached",
-        "repeat", "repeated_of", "reported", "reports", "request_id", "run_id", "server", "shown", "span", "took", "tool",
-        "tool_error", "trace", "trace_state", "waits_for", "was", "who",
+        "kept", "key", "list_id", "marks", "method", "minted", "name", "opening", "outcome", "parent",
+        "reached", "repeat", "repeated_of", "reported", "reports", "request_id", "run_id", "server", "shown",
+        "span", "took", "tool", "tool_error", "trace", "trace_state", "waits_for", "was", "who",
     )  # fmt: skip
 
     def __init__(self, call_id: str, server: str, tool: str, began_at: float) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from .._base.errors import ANSWERED, IN_DOUBT, NOT_SENT
+from .._base.errors import ANSWERED, IN_DOUBT, NOT_SENT, AfpoolError, ToolFailed
 from .._base.use import Use
 from ..artifacts import ArtifactMinted, ArtifactRefused, ArtifactResolved
 from ..protocol import encode_json
@@ -119,7 +119,22 @@ def cancelled(use: Use, *, begun: bool = False, answered: bool = False) -> None:
         use.delivery = ANSWERED
     elif use.outcome is None:
         use.delivery = IN_DOUBT if begun else NOT_SENT
+    got_over(use)
     use.outcome = use.code = "cancelled"
+
+
+def got_over(use: Use, error: AfpoolError | None = None) -> None:
+    """Forget what ended a pool's part in a call, where that is not how the call ends.
+
+    Args:
+        use: Its use, as the pool left it.
+        error: What the call ends with; `None` where it ends by itself, or is cancelled.
+    """
+    ends: BaseException | None = error
+    if isinstance(error, ToolFailed):
+        ends = error.__cause__ or error  # it speaks of what a call inside the tool ended with
+    if use.code is None or not isinstance(ends, AfpoolError) or ends.code != use.code:
+        use.cause = use.happened = use.was = use.became = None
 
 
 def of_artifact(use: Use, fact: ArtifactFact, now: float) -> None:

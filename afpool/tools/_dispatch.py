@@ -184,7 +184,11 @@ class Door:
         # A checkpoint costs a good part of what the door does. Where the tool, or anything else on the way,
         # has let others run, another one would be for nothing.
         before = getattr(task, "_schedule_points", None)
-        result = await call.run()
+        try:
+            result = await call.run()
+        except BaseException as error:
+            call.record.broken(error)
+            raise
         if before is None or task._schedule_points == before:  # noqa: SLF001 -- as trio.testing does
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result

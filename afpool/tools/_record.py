@@ -195,6 +195,15 @@ class CallRecord:
             self.file("tool_end", facts, "cancelled")
         self._close(self.use, now)
 
+    def broken(self, error: BaseException) -> None:
+        """File a call that ended in the middle of its own bookkeeping, if it is not filed yet."""
+        use = self.use
+        if id(use) in self._books.running:
+            use.shown = use.facts = None  # it may be that nobody has looked through them
+            use.changed = ()
+            note_refusal(use, error)
+            self._books.close(use, self._now())
+
     def end(self, own: ToolResult, read: ToolResult, *, denied: bool, changed: tuple[str, ...]) -> None:
         """File the end.
 
@@ -206,12 +215,12 @@ class CallRecord:
         """
         use, now = self.use, self._now()
         error = read.error
+        if use.cause is not None or use.was is not None:  # of what the pool's part in the call ended with
+            kept.got_over(use, error)
         if error is None:
             use.outcome = "ok"
             use.code = None
             use.delivery = read.delivery
-            if use.cause is not None:  # of a call that what stands around the tool got over
-                use.cause = use.happened = use.was = use.became = None
         else:
             note_refusal(use, error)
         if own.error is None:

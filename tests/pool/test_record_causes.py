@@ -386,7 +386,10 @@ async def test_what_has_become_of_a_tool_is_written_when_the_announced_list_is_t
 
 async def test_a_change_that_is_announced_of_a_list_of_another_client_is_not_known_either():
     """The call went on under the list of the next client, where its tool was what it had been."""
-    async with world(credential=True, server={"on_list_change": "recheck"}) as w, trio.open_nursery() as nursery:
+    async with (
+        world(credential=True, server={"on_list_change": "recheck"}) as w,
+        trio.open_nursery() as nursery,
+    ):
         tool = await w.tool()
         await w.evict()
         again = await w.tool()

@@ -21,6 +21,7 @@ from afpool import (
     Use,
     bearer,
 )
+from afpool._base.errors import ConnectionLost, StaleTools, ToolFailed
 from afpool._base.secret import secrets_of
 from afpool.artifacts import ArtifactStoreError, MemoryArtifacts, NewArtifact
 from afpool.tools import (
@@ -38,8 +39,10 @@ from afpool.tools import (
     with_result_ceiling,
 )
 from afpool.tools._call import MAX_DEPTH
-from afpool.tools._call_use import MAX_NOTES, MAX_REFS, MAX_SHOWN
+from afpool.tools._call_use import MAX_NOTES, MAX_REFS, MAX_SHOWN, cancelled, got_over
 from afpool.tools._hiding import Hiding
+from afpool.tools._record import CallRecord
+from afpool.tools._results import failed
 from tests.tools.door_kit import ALICE, SECRET, Ran, Through, door
 
 if TYPE_CHECKING:
@@ -663,3 +666,57 @@ async def test_doors_that_follow_one_another_have_one_list_of_running_calls() ->
     (at_once,) = seen
     assert [(use.name, use.parent) for use in at_once.values()] == [("outer", None), ("inner", "c")]
     assert not running
+
+
+# ---------------------------------------------------------------------------- what ended it, and what did not
+
+
+def left_by_the_pool(code: str | None = "stale-tools") -> Use:
+    """A use as a pool leaves it that refused its part of the call for a change of the list."""
+    use = Use("c", "files", "read", 1.0)
+    use.outcome, use.code, use.delivery = "refused", code, "not-sent"
+    use.cause, use.happened = 7, object()
+    use.was = use.became = object()  # type: ignore[assignment]
+    return use
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [
+        (StaleTools("the list moved"), True),
+        (failed("read", StaleTools("the list moved")), True),
+        (failed("read", ValueError("something else")), False),
+        (ToolFailed("it failed"), False),
+        (ConnectionLost("in doubt", delivery="in-doubt"), False),
+        (None, False),
+    ],
+)
+def test_what_a_call_got_over_is_not_its_cause(error: Any, stays: bool) -> None:
+    use = left_by_the_pool()
+    got_over(use, error)
+    assert [use.cause, use.happened is None, use.was is None, use.became is None] == (
+        [7, False, False, False] if stays else [None, True, True, True]
+    )
+
+
+def test_a_call_that_is_cancelled_later_was_not_ended_by_what_refused_it_before() -> None:
+    use = left_by_the_pool()
+    cancelled(use, begun=True)
+    assert (use.outcome, use.code, use.delivery) == ("cancelled", "cancelled", "not-sent")
+    assert (use.cause, use.happened, use.was, use.became) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt(), trio.TrioInternalError()])
+async def test_a_call_whose_books_break_is_filed_all_the_same(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*args: Any, **more: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(CallRecord, "end", breaks)
+    through = door()
+    with pytest.raises(type(error)):
+        await through(Ran().tool, {"q": SECRET})
+    use = ended(through)
+    assert (use.outcome, use.code) == ("failed", type(error).__name__)
+    assert SECRET not in everything(use), "nobody has looked through it"
