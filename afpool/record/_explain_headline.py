@@ -17,6 +17,7 @@ _HOLDERS_TOLD = 3
 _AT_ONCE = 0.00005  # seconds
 _OWN_WORDS = frozenset({"session-expired"})
 """Codes whose event is what came of it, and not what it came from."""
+_FOR_A_PLACE = frozenset({"admission", "runtime-admission"})
 _BEHIND_AN_ANSWER = frozenset({"input", "after", "limits"})
 _BY_THE_SERVER = frozenset({"sent", "server", "answered"})
 
@@ -151,6 +152,6 @@ def _held(view: View) -> str:
     if not held:
         return ""
     names = listed([f"call {quoted(one, 60)}" for one in held], _HOLDERS_TOLD)
-    if view.runs:
+    if view.runs and view.use.waits_for in _FOR_A_PLACE:
         return f"the place that it waits for {'is' if len(held) == 1 else 'is one of those'} held by {names}"
     return f"the place that it waited for was {'' if len(held) == 1 else 'one of those '}held by {names}"

@@ -59,5 +59,5 @@ def _holder(holder: Use, view: View) -> tuple[str, dict[str, Any]]:
     facts["ended"] = round(view.since(holder.ended_at), 6)
     later = holder.ended_at - view.end
     how = " ".join(filter(None, (holder.outcome, holder.code)))
-    when = "before this call ended" if later <= 0 else "after this call had ended"
+    when = "ago" if view.runs else "before this call ended" if later <= 0 else "after this call had ended"
     return f"{text}; it ended {took(abs(later))} {when}" + (f" ({how})" if how else ""), facts

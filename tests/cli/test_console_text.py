@@ -328,6 +328,19 @@ def test_what_gives_way_is_text_first_then_columns_from_the_right(look):
     assert lay_out(more, rows, look, keep={"last"})[1] == ["more"]
 
 
+def test_columns_go_before_a_code_is_cut(look):
+    columns = [("call", "id"), ("code", "text"), ("tool", "text"), ("client", "id")]
+    rows = [["c" * 40, "deadline-exceeded", "t" * 30, "5" * 8]]
+    lines, left_out = lay_out(columns, rows, look)
+    assert left_out == ["client"]
+    assert "deadline-exceeded" in lines[1]
+    rows[0][1] = "ERR_HOST_FILLED_VALUE_MISSING"  # the longest there is, and it gives way at last
+    lines, left_out = lay_out(columns, rows, look)
+    assert left_out == ["client"]
+    assert "ERR_HOST_FILLED_VAL" in lines[1]
+    assert "…" in lines[1]
+
+
 def test_in_flight_and_max_are_one_bar_for_people_and_two_numbers_in_a_pipe(look, piped):
     columns = [("key", "key"), ("in_flight", "count"), ("max", "count")]
     assert lay_out(columns, [["k:1", 4, 8]], look)[0] == ["key  in_flight", "k:1  ████░░░░ 4/8"]

@@ -150,6 +150,14 @@ def test_a_running_call_says_where_it_waits_since_when_and_for_whom() -> None:
     assert "waits for nothing that is filed" in explain_use(still, Given(still)).headline
 
 
+def test_a_call_that_has_got_its_place_waits_for_none_any_more() -> None:
+    first = a_use(("start", 0.0), ("leased", -2.0), ended=0.5, outcome="ok", call_id="c-0")
+    use = a_use(("start", 0.0), ("admission", 2.0), waits_for="server", held_by=("c-0",))
+    explanation = explain_use(use, Given(use, first, now=103.0))
+    assert explanation.headline.endswith("the place that it waited for was held by call `c-0`")
+    assert "it ended 2.50 s ago (ok)" in texts(explanation)
+
+
 def test_a_running_call_says_who_paused_its_key_and_which_opening_is_under_way() -> None:
     use = a_use(("start", 0.0), waits_for="admission")
     paused = an_event(4, "paused", -2.0, by="console uid 1000")

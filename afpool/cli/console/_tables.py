@@ -1,6 +1,7 @@
 """Tables of a console: columns in order of importance, cut to the terminal.
 
-What gives way, in this order: long texts, down to twelve columns; then whole columns, from the right, since a
+What gives way, in this order: long texts, down to twelve columns (codes to twenty, which is nearly all of
+them: a code is what somebody looks for); then whole columns, from the right, since a
 server names first what matters most. The first column stays, and those that were asked for by name. Keys and
 ids are never cut, since they are there to be copied. What was left out is said.
 """
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ._look import Look
 
 _LEAST: Final = 12
+_LEASTS: Final = {"code": 20}
 _CUT: Final = frozenset({"text", ""})
 _WHOLE: Final = {"in_flight": "max"}
 """Columns that are shown as a bar, and of what they are a part."""
@@ -40,7 +42,8 @@ class _Column:
 
     @property
     def least(self) -> int:
-        return min(self.width, max(_LEAST, width_of(self.name))) if self.kind in _CUT else self.width
+        least = _LEASTS.get(self.name, max(_LEAST, width_of(self.name)))
+        return min(self.width, least) if self.kind in _CUT else self.width
 
 
 def lay_out(
