@@ -34,11 +34,11 @@ def add_to(checks: Checks) -> None:
     checks.add("limits", limits)
 
 
-def waiters(looking: Looking) -> Iterator[Finding]:
+async def waiters(looking: Looking) -> AsyncIterator[Finding]:
     """The oldest waiter of each server."""
     oldest: dict[str, Any] = {}
     waiting: dict[str, int] = {}
-    for call in list(looking.sources.pool.running.values()):
+    async for call in looking.slices.each(list(looking.sources.pool.running.values())):
         if call.reply is None:
             continue
         server = call.use.server
@@ -82,11 +82,11 @@ def waiters(looking: Looking) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def leases(looking: Looking) -> Iterator[Finding]:
+async def leases(looking: Looking) -> AsyncIterator[Finding]:
     """Places that are held for long, and answers that nobody waits for any more."""
     pool = looking.sources.pool
     long: list[tuple[float, Any]] = []
-    for call in list(pool.running.values()):
+    async for call in looking.slices.each(list(pool.running.values())):
         if call.held:
             age = looking.now - (mark_of(call.use, "leased") or call.use.began_at)
             if age >= HELD_LONG:
@@ -107,7 +107,7 @@ def leases(looking: Looking) -> Iterator[Finding]:
             },
         )  # fmt: skip
     out: dict[str, list[float]] = {}
-    for use in list(pool.handed.values()):
+    async for use in looking.slices.each(list(pool.handed.values())):
         age = looking.now - (looking.now if use.ended_at is None else use.ended_at)
         if age >= SETTLING_LONG:
             out.setdefault(use.server, []).append(age)
@@ -124,12 +124,12 @@ def leases(looking: Looking) -> Iterator[Finding]:
         )
 
 
-def tenants(looking: Looking) -> Iterator[Finding]:
+async def tenants(looking: Looking) -> AsyncIterator[Finding]:
     """Tenants that wait and hold nothing while others hold places."""
     sources = looking.sources
     holds: dict[str | None, int] = {}
     waits: dict[str | None, list[float]] = {}
-    for call in list(sources.pool.running.values()):
+    async for call in looking.slices.each(list(sources.pool.running.values())):
         if call.held and call.reply is None:
             holds[call.tenant] = holds.get(call.tenant, 0) + 1
         elif call.reply is not None and (call.held or call.actor.machine.client is not None):
@@ -186,10 +186,14 @@ def _kills(machine: Any) -> list[str]:
 async def pauses(looking: Looking) -> AsyncIterator[Finding]:
     """Pauses that nobody is going to end."""
     pool = looking.sources.pool
+    waits: dict[str, int] = {}
+    if pool.held_servers:
+        async for call in looking.slices.each(list(pool.running.values())):
+            if call.reply is not None:
+                waits[call.use.server] = waits.get(call.use.server, 0) + 1
     for name, event in list(pool.held_servers.items()):
-        waiting = sum(1 for call in list(pool.running.values()) if call.use.server == name and call.reply)
         if looking.leases.find((name,)) is None:
-            finding = _pause(name, name, event, waiting, looking.now)
+            finding = _pause(name, name, event, waits.get(name, 0), looking.now)
             if finding is not None:
                 yield finding
     async for actor in looking.slices.each(list(pool.kept)):

@@ -77,7 +77,7 @@ async def _values(registry: Registry, table: Table, name: str, asker: Asker) -> 
     made = table.rows(ask)
     async with closing(made):
         async for row in ask.slices.each(made):
-            if isinstance(row[at], str) and " " not in row[at]:
+            if row is not None and isinstance(row[at], str) and " " not in row[at]:
                 values.add(f"{name}={row[at]}")
             if len(values) >= VALUES:
                 break

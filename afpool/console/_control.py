@@ -50,7 +50,7 @@ def register(registry: Registry, sources: Sources) -> Leases:
         return list(map(str, list(sources.pool.openings.clients)))[:100]
 
     def call(word: str, _: Sequence[str]) -> list[str]:
-        return [call_id for call_id in sources.calls_like(word) if sources.is_under_way(call_id)]
+        return sources.running_like(word)
 
     def add(usage: str, what: str, run: Any, complete: Any, *options: str) -> None:
         registry.command(

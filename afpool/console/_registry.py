@@ -4,7 +4,8 @@ Rules:
 
 * A layer above registers what it knows; nothing here imports it.
 * What a table's rows are made of is read lazily and in slices (`_slices`): rows are made one at a time, and
-  the world may change between two of them. A table's `rows` therefore goes through a copy of what can change.
+  the world may change between two of them. A table's `rows` therefore goes through a copy of what can change,
+  and gives `None` for what is gone through and is no row: what nobody sees takes time as well.
 * Filters, sorting and limits are the same for every table, and done here. What is not a column, a filter of
   identities or one of `limit`, `sort`, `columns`, `reveal`, `older` is refused with the nearest names.
 * Identities are compared as they were given, never by a part of them and never sorted by: who may only look
@@ -232,7 +233,7 @@ class Registry:
         made = table.rows(ask)
         async with closing(made):
             async for row in ask.slices.each(made):
-                if not keep(row):
+                if row is None or not keep(row):
                     continue
                 total += 1
                 if order is not None or total <= limit:

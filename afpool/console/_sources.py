@@ -176,18 +176,13 @@ class Sources:
 
     def calls_like(self, word: str) -> list[str]:
         """Ids of calls that begin so: those under way, then the newest."""
-        found: dict[str, None] = {}
         running = [call.use for call in list(self.pool.running.values())]
-        for use in itertools.chain(running, itertools.islice(reversed(self.pool.records.uses), LOOKED_AT)):
-            if use.call_id.startswith(word):
-                found[use.call_id] = None
-                if len(found) >= COMPLETED:
-                    break
-        return list(found)
+        ended = itertools.islice(reversed(self.pool.records.uses), LOOKED_AT)
+        return _begun(word, itertools.chain(running, ended))
 
-    def is_under_way(self, call_id: str) -> bool:
-        """Whether a call of that id runs now."""
-        return any(use.call_id == call_id for use in self.under_way())
+    def running_like(self, word: str) -> list[str]:
+        """Ids of calls under way that begin so."""
+        return _begun(word, self.under_way())
 
     # ------------------------------------------------------------------ finding
 
@@ -277,6 +272,17 @@ class Sources:
         if self.record is not None:
             return self.record.call(call_id)
         return self.pool.records.find(call_id)
+
+
+def _begun(word: str, uses: Iterable[Use]) -> list[str]:
+    """The first ids among uses that begin so."""
+    found: dict[str, None] = {}
+    for use in uses:
+        if use.call_id.startswith(word):
+            found[use.call_id] = None
+            if len(found) >= COMPLETED:
+                break
+    return list(found)
 
 
 def _each(ask: Ask, names: Iterable[str]) -> list[str]:

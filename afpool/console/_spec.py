@@ -49,7 +49,8 @@ class Table:
         columns: Of each row.
         rows: Makes the rows: tuples of plain values, one for each column; where `identities` is set, and one
             more behind them, whose row it is (an `Identity` or `None`). Asynchronous where much has to be
-            gone through before there is a first row.
+            gone through before there is a first row; `None` instead of a row is a step that found none, and
+            whoever goes through more than a few things that are no rows says so for each.
         identities: Whether rows belong to identities: `tenant=` and others select then, and `reveal` shows.
         older: The column of kind `seconds` that `older=10s` is about.
         sort: The order without `sort=`, such as `-waiting`; `None` as the rows come.
@@ -59,7 +60,7 @@ class Table:
     name: str
     help: str
     columns: tuple[Column, ...]
-    rows: Callable[[Ask], Iterable[tuple[Any, ...]] | AsyncIterator[tuple[Any, ...]]]
+    rows: Callable[[Ask], Iterable[tuple[Any, ...] | None] | AsyncIterator[tuple[Any, ...] | None]]
     identities: bool = False
     older: str | None = None
     sort: str | None = None

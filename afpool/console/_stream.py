@@ -137,6 +137,12 @@ class Queued(Stream, Generic[T]):
         if len(self._waiting) == 1:
             self._news.set()
 
+    def put_first(self, things: list[T]) -> None:
+        """Have things told before all that waits, whatever waits; they are few. Synchronous."""
+        if self.ended is None and things:
+            self._waiting.extendleft(reversed(things))
+            self._news.set()
+
     async def make(self) -> dict[str, Any] | None:
         """Tell what waits, at most `AT_ONCE` of it, and how much was dropped since the last frame."""
         waiting = self._waiting

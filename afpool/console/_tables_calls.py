@@ -40,7 +40,7 @@ def calls(sources: Sources) -> Table:
     """Calls under way: what each waits for now, and since when."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
         seen: set[int] = set()
         for call in list(pool.running.values()):
             use = call.use
@@ -48,8 +48,7 @@ def calls(sources: Sources) -> Table:
             state = "waiting" if not call.held else "sent" if call.begun else "running"
             yield _running(sources, ask, use, state, call.deadline - ask.now, call.actor.projection)
         for use in sources.under_way():
-            if id(use) not in seen:
-                yield _running(sources, ask, use, "door", None, None)
+            yield None if id(use) in seen else _running(sources, ask, use, "door", None, None)
 
     return Table(
         name="calls",
@@ -93,9 +92,10 @@ def ended(
     """Calls of the record."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
         for use in reversed(list(pool.records.uses)):
             if not wanted(use):
+                yield None
                 continue
             ended_at = use.began_at if use.ended_at is None else use.ended_at
             yield (
@@ -153,11 +153,12 @@ def events(sources: Sources) -> Table:
     """What happened to keys, clients and lists."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
         ring = pool.records.events
         for number in range(ring.filed, max(0, ring.filed - len(ring)), -1):
             event = ring.get(number)
             if event is None:
+                yield None
                 continue
             facts = event.facts
             yield (

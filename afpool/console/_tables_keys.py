@@ -87,17 +87,23 @@ def clients(sources: Sources) -> Table:
     """Every incarnation that is open or still closing."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
-        owners = _owners(pool.kept)
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
+        owners: dict[int, tuple[KeyActor, Any]] = {}  # by client id: whose it is, what its key knows of it
+        for actor in list(pool.kept):
+            machine = actor.machine
+            for state in (machine.client, *(machine.old or {}).values()):
+                if state is not None:
+                    owners[state.id] = (actor, state)
+            yield None
         for client in list(pool.openings.clients.values()):
-            actor, state = owners.get(client.id, (None, None))
+            owner, state = owners.get(client.id, (None, None))
             negotiated = client.negotiated
             process = client.process
             yield (
                 client.id,
                 client.server,
-                None if actor is None else sources.key_of(actor),
-                _client_state(client, live=state is not None and state is actor.machine.client),  # type: ignore[union-attr]
+                None if owner is None else sources.key_of(owner),
+                _client_state(client, live=owner is not None and state is owner.machine.client),
                 None if state is None else state.leases,
                 None if negotiated is None else negotiated.version,
                 place_shown(client.plan.transport),
@@ -140,16 +146,18 @@ def leases(sources: Sources) -> Table:
     """Who holds a place, and what for: calls that run, and ended ones whose answer is still out."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
         for call in list(pool.running.values()):
             use = call.use
-            if call.held:
-                held_at = mark_of(use, "leased") or mark_of(use, "admission") or use.began_at
-                yield (
-                    use.call_id, sources.key_of(call.actor), use.server, use.client_id,
-                    use.tool or use.method, "running", use.waits_for, ask.now - held_at,
-                    ask.now - waits_since(use), call.deadline - ask.now, use.who or call.actor.projection,
-                )  # fmt: skip
+            if not call.held:
+                yield None
+                continue
+            held_at = mark_of(use, "leased") or mark_of(use, "admission") or use.began_at
+            yield (
+                use.call_id, sources.key_of(call.actor), use.server, use.client_id,
+                use.tool or use.method, "running", use.waits_for, ask.now - held_at,
+                ask.now - waits_since(use), call.deadline - ask.now, use.who or call.actor.projection,
+            )  # fmt: skip
         for use in list(pool.handed.values()):
             ended = use.ended_at if use.ended_at is not None else ask.now
             held_at = mark_of(use, "leased") or use.began_at
@@ -184,14 +192,13 @@ def waiting(sources: Sources) -> Table:
     """Who waits for a place, for how long, and behind whom."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
         behind: dict[object, int] = {}
         for call in list(pool.running.values()):
-            if call.held and call.reply is None:
-                continue  # it is on its way
             use = call.use
             if call.reply is None:
-                continue  # it asks for something before it asks for a place
+                yield None  # it is on its way, or asks for something before it asks for a place
+                continue
             what = "runtime" if call.held else "client" if call.actor.machine.client is None else "key"
             queue: object = "runtime" if call.held else call.actor
             place = behind[queue] = behind.get(queue, 0) + 1
@@ -222,18 +229,6 @@ def waiting(sources: Sources) -> Table:
         older="waits",
         sort="-waits",
     )
-
-
-def _owners(kept: Any) -> dict[int, tuple[KeyActor, Any]]:
-    """By client id: whose it is, and what its key knows of it."""
-    found: dict[int, tuple[KeyActor, Any]] = {}
-    for actor in list(kept):
-        machine = actor.machine
-        if machine.client is not None:
-            found[machine.client.id] = (actor, machine.client)
-        for state in (machine.old or {}).values():
-            found[state.id] = (actor, state)
-    return found
 
 
 def _client_state(client: Client, *, live: bool) -> str:

@@ -153,13 +153,14 @@ def lists(sources: Sources) -> Table:
     """Every tool list that somebody stands behind."""
     pool = sources.pool
 
-    def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
+    def rows(ask: Ask) -> Iterator[tuple[Any, ...] | None]:
         for actor in list(pool.kept):
             client = actor.machine.client
-            if client is not None and client.list is not None and client.handle.entry is None:
-                state = client.list
-                listener = client.handle.stream_state
-                yield (*_list(state, ask.now, actor.server.name), sources.key_of(actor), None, listener)
+            if client is None or client.list is None or client.handle.entry is not None:
+                yield None
+                continue
+            listener = client.handle.stream_state
+            yield (*_list(client.list, ask.now, actor.server.name), sources.key_of(actor), None, listener)
         for entry in pool.shares.entries():
             listener = "none" if entry.listener is None else entry.listener.stream_state
             shown = pool.digest.show(entry.key, "s")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..pool import Event
     from ._ask import Ask
     from ._registry import Registry
+    from ._slices import Slices
     from ._sources import Sources
 
     UseTest: TypeAlias = Callable[[Use], bool]
@@ -40,12 +41,16 @@ _FIELDS: Final = {"tenant": "tenant", "principal": "principal", "conversation": 
 
 def register(registry: Registry, sources: Sources) -> None:
     """Add the command."""
+
+    async def follow(ask: Ask) -> Tail:
+        return await tail(sources, ask)
+
     registry.command(
         Command(
             words=("tail",),
             usage="tail [calls|events|refusals] [server=… key=… code=… tenant=… slower=1s last=20 …]",
             help="calls as they end and events as they happen",
-            run=lambda ask: tail(sources, ask),
+            run=follow,
             options=OPTIONS,
             takes=(0, 1),
             complete=lambda _word, before: () if before else WHAT,
@@ -53,11 +58,13 @@ def register(registry: Registry, sources: Sources) -> None:
     )
 
 
-def tail(sources: Sources, ask: Ask) -> Tail:
+async def tail(sources: Sources, ask: Ask) -> Tail:
     """Begin to follow.
 
     Raises:
         CommandError: A filter cannot be read.
+
+    A checkpoint where what has been is gone through. Cancelled, nothing is followed.
     """
     what = ask.words[0] if ask.words else "all"
     if what not in WHAT:
@@ -77,7 +84,14 @@ def tail(sources: Sources, ask: Ask) -> Tail:
         events = False
     use_test = _use_test(sources, ask, options) if calls else None
     event_test = _event_test(options, kinds) if events else None
-    return Tail(sources, use_test, event_test, last=last)
+    made = Tail(sources, use_test, event_test)
+    try:
+        if last:
+            await made.look_back(use_test, event_test, last, ask.slices)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 class Tail(Queued[Any]):
@@ -87,12 +101,9 @@ class Tail(Queued[Any]):
         sources: Of what.
         uses: Which calls; `None`: none.
         events: Which events; `None`: none.
-        last: How many of those that have been are told first.
     """
 
-    def __init__(
-        self, sources: Sources, uses: UseTest | None, events: EventTest | None, *, last: int = 0
-    ) -> None:
+    def __init__(self, sources: Sources, uses: UseTest | None, events: EventTest | None) -> None:
         super().__init__(self._line)
         self._sources = sources
         records = sources.pool.records
@@ -101,8 +112,6 @@ class Tail(Queued[Any]):
             on_use=None if uses is None else self._chosen(uses),
             on_event=None if events is None else self._chosen(events),
         )
-        if last:
-            self._look_back(uses, events, last)
 
     def _chosen(self, test: Callable[[Any], bool]) -> Callable[[Any], None]:
         if test is _everything:
@@ -114,21 +123,38 @@ class Tail(Queued[Any]):
 
         return put
 
-    def _look_back(self, uses: UseTest | None, events: EventTest | None, last: int) -> None:
-        found: list[tuple[float, Any]] = []
+    async def look_back(
+        self, uses: UseTest | None, events: EventTest | None, last: int, slices: Slices
+    ) -> None:
+        """Have the last of what has been told first, before what happens meanwhile. In slices.
+
+        Args:
+            uses: Which calls; `None`: none.
+            events: Which events; `None`: none.
+            last: How many at most.
+            slices: Of this work.
+        """
         records = self._sources.pool.records
+        ring = records.events
+        # what was filed up to now; the rest has come by the tap, or will
+        kept, newest, oldest = list(records.uses), ring.filed, max(0, ring.filed - len(ring))
+        found: list[tuple[float, int, Any]] = []
         if uses is not None:
-            for use in reversed(records.uses):
+            async for use in slices.each(reversed(kept)):
                 if uses(use):
-                    found.append((use.ended_at or use.began_at, use))
+                    found.append((use.ended_at or use.began_at, -len(found), use))
                     if len(found) >= last:
                         break
         if events is not None:
-            happened = [event for event in records.events if events(event)][-last:]
-            found += [(event.at, event) for event in happened]
-        found.sort(key=lambda pair: pair[0])
-        for _, thing in found[-last:]:
-            self.put(thing)
+            most = len(found) + last
+            async for number in slices.each(range(newest, oldest, -1)):
+                event = ring.get(number)
+                if event is not None and events(event):
+                    found.append((event.at, -len(found), event))
+                    if len(found) >= most:
+                        break
+        found.sort(key=lambda one: one[:2])
+        self.put_first([thing for _, _, thing in found[-last:]])
 
     async def make(self) -> dict[str, Any] | None:
         """Tell what waits."""

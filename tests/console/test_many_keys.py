@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 import trio
 
-from afpool.console import _grid, _overview
+from afpool._base.use import Use
+from afpool.console import Stream, _grid, _overview
 from afpool.console._ask import make_ask
 from afpool.console._slices import Slices, encode
 from tests.console.desk_kit import Desk, frame, memory_desk
@@ -15,7 +18,6 @@ from tests.console.test_registry import Clock
 from tests.pool.kit import person
 
 if TYPE_CHECKING:
-    import pytest
     from trio.testing import MockClock
 
 KEYS = 10_000
@@ -107,3 +109,61 @@ async def test_a_check_of_all_keys_is_made_in_slices() -> None:
         assert ask.slices.turns >= KEYS / STEPS_OF_A_SLICE
         # who comes first within one step of trio is chance: the turn after the last end may not have come yet
         assert turns >= ask.slices.turns - 1
+
+
+MANY = 4000
+NOBODY = SimpleNamespace(projection=None)
+
+
+def a_call(number: int) -> Any:
+    """A call under way that shows up nowhere: it holds nothing, and waits for no place."""
+    use = Use(f"call-{number}", "files", "echo", 0.0)
+    return SimpleNamespace(
+        use=use, held=False, begun=False, reply=None, client=None, tenant=None, deadline=1e9, actor=NOBODY
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["show errors", "show calls state=door", "show leases", "show waiting", "show clients", "show lists",
+     "tail refusals last=5", "check waiters", "check leases", "check tenants", "check pauses"],
+)  # fmt: skip
+async def test_what_is_gone_through_and_not_shown_is_gone_through_in_slices(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_desk(pool={"records": MANY}) as at:
+        for number in range(MANY):
+            use = Use(f"ended-{number}", "files", "echo", 0.0)
+            use.outcome, use.ended_at = "ok", 1.0
+            at.pool.records.file(use)
+        keep = many(at)[:MANY]
+        command, ask = at.registry.understood(line, at.operator)
+        ask = attrs.evolve(ask, slices=slow_slices())
+        with monkeypatch.context() as patched:
+            if line in ("show clients", "show lists"):
+                patched.setattr(at.pool, "kept", dict.fromkeys(keep))
+            else:
+                at.pool.pause_server("files")
+                patched.setattr(at.pool, "running", {-n: a_call(n) for n in range(1, MANY + 1)})
+            result: Any = await command.run(ask)  # type: ignore[misc]
+        if isinstance(result, Stream):
+            result.close()
+        assert ask.slices.turns >= MANY // STEPS_OF_A_SLICE - 1
+
+
+async def test_a_word_of_a_running_call_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with memory_desk() as at:
+        looks = 0
+        under_way = at.registry.sources.under_way
+
+        def counted() -> list[Use]:
+            nonlocal looks
+            looks += 1
+            return under_way()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(at.pool, "running", {-n: a_call(n) for n in range(1, MANY + 1)})
+            patched.setattr(at.registry.sources, "under_way", counted)
+            found = await at.registry.complete("cancel call-1", at.operator)
+        assert len(found) == 50
+        assert looks == 1
