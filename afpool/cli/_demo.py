@@ -38,7 +38,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
         out.data(f"    {found['serve']}")
         out.data("\nand in the client's configuration (alice of acme, for a day):\n")
         out.data(f"    {json.dumps(found['client'])}")
-        out.data("\nand look inside while it serves, from another terminal:\n")
+        out.data("\nand look inside while it serves, from another terminal; where the first command ends in")
+        out.data("--traffic, there is something to see before a client calls:\n")
         for line in found["inside"]:
             out.data(f"    {line}")
     return code

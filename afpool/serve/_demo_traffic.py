@@ -79,7 +79,7 @@ HABITS: Final = (
     Habit(ALICE, "export", {"year": 2025}, 13.0, patience=2.0),
     Habit(ALICE, "note", {"text": "Ghent wants its invoices on paper"}, 8.0, then=("summary", "note")),
     Habit(BOB, "search", {"text": "late payers", "limit": 10}, 3.0),
-    Habit(BOB, "build", {"pages": 6}, 0.1, at_once=6),
+    Habit(BOB, "build", {"pages": 12}, 0.1, at_once=6),
     Habit(BOB, "charge", {"cents": 900}, 11.0),
 )
 

@@ -247,6 +247,7 @@ def test_a_supervisor_that_is_gone_ends_nothing(tmp_path):
     [
         ((), 2, "nobody could call"),
         (("--demo", "--config", "x"), 2, "--demo brings servers of its own"),
+        (("--traffic",), 2, "--traffic is the demo's: add --demo"),
         (("--tokens", "tokens.json", "--bind", "nowhere"), 2, "flag: serve.bind"),
         (("--tokens", "nothing.json"), 2, "nothing.json"),
         (("--tokens", "tokens.json", "--tls-certificate", "no.pem"), 2, "serve.tls.certificate"),
