@@ -125,8 +125,9 @@ class Records:
         """File the facts of an ended call, once. Synchronous; raises nothing."""
         if use.ended_at is None:
             use.ended_at = self._now()
-        for tracer in self.tracers:
-            self._trace(tracer.end, use)
+        if self.tracers:
+            for tracer in reversed(self.tracers):  # what was begun last is ended first
+                self._trace(tracer.end, use)
         self.filed += 1
         if self._most_uses:
             use.kept = size_of(use)

@@ -11,7 +11,8 @@ By the semantic conventions for MCP. Rules:
   passed on: it is the host's, and the server a stranger.
 * No argument, no result, no identity and no address of a session is in a span or a metric, unless arguments
   as they may be shown are asked for.
-* Telemetry that fails costs no call; see `Records`.
+* Telemetry that fails costs no call, and whatever fails: what was made current for a call is not current any
+  more after it. Several may trace one pool: the last one's span is below the others', and ends first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ._otel_names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
@@ -63,14 +64,26 @@ def version() -> str:
 
 @final
 class _Traced:
-    """The span of one call. `own`: it was made for the call, and not by whoever asked for it."""
+    """The span of one call, as one of those keeps it who trace it.
 
-    __slots__ = ("own", "span", "token")
+    Attributes:
+        span: The span.
+        token: Ends that it is current; `None` where it was not made so.
+        own: It was made for the call, and not by whoever asked for it.
+        owner: Who traces the call by it.
+        before: Who traced it already: what its use held then.
+    """
 
-    def __init__(self, span: Span, token: Token[Any] | None, *, own: bool) -> None:
+    __slots__ = ("before", "own", "owner", "span", "token")
+
+    def __init__(
+        self, span: Span, token: Token[Any] | None, *, own: bool, owner: OpenTelemetry, before: object
+    ) -> None:
         self.span = span
         self.token = token
         self.own = own
+        self.owner = owner
+        self.before = before
 
 
 @final
@@ -123,13 +136,15 @@ class OpenTelemetry:
         return self.meter.create_histogram(name, "s", about, explicit_bucket_boundaries_advisory=SECONDS)
 
     def attach(self, pool: Pool) -> Callable[[], None]:
-        """Trace a pool's calls from now on. Synchronous.
+        """Trace a pool's calls from now on. Synchronous; to do it twice is to do it once.
 
         Returns:
             What ends it; calls that run then end their spans all the same.
         """
-        attached = _Attached(self, pool)
-        self._pools.append(attached)
+        attached = next((each for each in self._pools if each.pool is pool), None)
+        if attached is None:
+            attached = _Attached(self, pool)
+            self._pools.append(attached)
 
         def detach() -> None:
             if attached in self._pools:
@@ -143,18 +158,25 @@ class OpenTelemetry:
     def begin(self, use: Use) -> None:
         """Begin a call's span, in the context of its caller."""
         outer = trace.get_current_span()
+        told = attributes_at_start(use)
         if _same_execution(outer, use):
-            traced = _Traced(outer, None, own=False)
+            outer.set_attributes(told)  # now: no other call is to take it for its own
+            traced = _Traced(outer, None, own=False, owner=self, before=use.span)
         else:
             kind = SpanKind.CLIENT if use.method else SpanKind.INTERNAL
-            span = self.tracer.start_span(span_name(use), kind=kind, attributes=attributes_at_start(use))
-            traced = _Traced(span, contexts.attach(trace.set_span_in_context(span)), own=True)
+            span = self.tracer.start_span(span_name(use), kind=kind, attributes=told)
+            token = contexts.attach(trace.set_span_in_context(span))
+            traced = _Traced(span, token, own=True, owner=self, before=use.span)
         use.span = traced
         if self._propagate and traced.span.get_span_context().is_valid:
-            told: dict[str, str] = {}
-            W3C.inject(told, trace.set_span_in_context(traced.span))
-            use.trace = told.get("traceparent")
-            use.trace_state = told.get("tracestate")
+            carried: dict[str, str] = {}
+            W3C.inject(carried, trace.set_span_in_context(traced.span))
+            use.trace = carried.get("traceparent")
+            use.trace_state = carried.get("tracestate")
+
+    def traces(self, use: Use) -> bool:
+        """Whether it has begun a call and not ended it."""
+        return any(each.owner is self for each in _chain(use))
 
     def end(self, use: Use, now: float, where: dict[str, Any]) -> None:
         """End it, with what the call came to.
@@ -164,16 +186,35 @@ class OpenTelemetry:
             now: On the runtime's clock.
             where: What is known of the client that it went to.
         """
-        traced, use.span = use.span, None
-        if use.method:
-            self._measure(use, now, where)
-        if not isinstance(traced, _Traced):
-            return
-        if traced.token is not None:
+        traced = self._taken(use)
+        if traced is not None and traced.token is not None:
             contexts.detach(traced.token)
+        try:
+            if use.method:
+                self._measure(use, now, where)
+            if traced is not None:
+                self._tell(traced, use, now, where)
+        finally:
+            if traced is not None and traced.own:
+                traced.span.end()
+
+    def _taken(self, use: Use) -> _Traced | None:
+        """Take its span out of a use."""
+        above: _Traced | None = None
+        for each in _chain(use):
+            if each.owner is self:
+                if above is None:
+                    use.span = each.before
+                else:
+                    above.before = each.before
+                return each
+            above = each
+        return None
+
+    def _tell(self, traced: _Traced, use: Use, now: float, where: dict[str, Any]) -> None:
         span = traced.span
         if span.is_recording():
-            start = {} if traced.own else attributes_at_start(use)
+            start = {} if traced.own else attributes_at_start(use)  # as it is known by now
             span.set_attributes({**start, **attributes_at_end(use), **where})
             if traced.own and is_made_up(use):
                 span.update_name("execute_tool")
@@ -184,8 +225,6 @@ class OpenTelemetry:
             kind = error_type(use)
             if kind is not None and traced.own:
                 span.set_status(Status(StatusCode.ERROR, kind))
-        if traced.own:
-            span.end()
 
     def _measure(self, use: Use, now: float, where: dict[str, Any]) -> None:
         labels: dict[str, Any] = {"mcp.method.name": use.method, **where}
@@ -226,7 +265,7 @@ class OpenTelemetry:
 class _Attached:
     """One pool whose calls are traced: what its clients are, as long as they are open."""
 
-    __slots__ = ("_open", "_otel", "_stop", "pool")
+    __slots__ = ("_open", "_otel", "_stop", "_stopped", "_under_way", "pool")
 
     def __init__(self, otel: OpenTelemetry, pool: Pool) -> None:
         self._otel = otel
@@ -235,23 +274,42 @@ class _Attached:
         self._open: dict[int, tuple[float, dict[str, Any]]] = {
             number: (now, attributes_of(client)) for number, client in pool.openings.clients.items()
         }
+        self._stopped = False
+        self._under_way = 0  # calls that it has begun and not ended
         pool.records.tracers += (self,)
         self._stop = pool.records.tap(on_event=self._event)
 
     def stop(self) -> None:
-        """Trace no further call."""
-        records = self.pool.records
-        records.tracers = tuple(each for each in records.tracers if each is not self)
+        """Trace no further call, and those under way to their end."""
+        self._stopped = True
         self._stop()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._stopped and not self._under_way:
+            records = self.pool.records
+            records.tracers = tuple(each for each in records.tracers if each is not self)
 
     def begin(self, use: Use) -> None:
         """As `OpenTelemetry.begin`."""
-        self._otel.begin(use)
+        if self._stopped:
+            return
+        try:
+            self._otel.begin(use)
+        finally:
+            self._under_way += self._otel.traces(use)
 
     def end(self, use: Use) -> None:
         """As `OpenTelemetry.end`."""
+        mine = self._otel.traces(use)
+        if self._stopped and not mine:
+            return
         where = self._open.get(use.client_id or 0)
-        self._otel.end(use, self.pool.seams.now(), {} if where is None else where[1])
+        try:
+            self._otel.end(use, self.pool.seams.now(), {} if where is None else where[1])
+        finally:
+            self._under_way -= mine
+            self._leave()
 
     def states(self) -> list[bool]:
         """Whether each open client is used now."""
@@ -275,6 +333,14 @@ class _Attached:
             self._otel.session_ended(event.at - known[0], known[1], None)
 
 
+def _chain(use: Use) -> Iterator[_Traced]:
+    """Go through what traces a call, the last first."""
+    each = use.span
+    while isinstance(each, _Traced):
+        yield each
+        each = each.before
+
+
 def _same_execution(outer: Span, use: Use) -> bool:
     """Whether the caller's instrumentation traces the execution of the same tool already."""
     if not outer.is_recording() or use.method not in ("tools/call", ""):
@@ -285,7 +351,7 @@ def _same_execution(outer: Span, use: Use) -> bool:
         said is not None
         and said.get("gen_ai.operation.name") == "execute_tool"
         and said.get("gen_ai.tool.name") in (use.tool, use.name)
-        and said.get("mcp.method.name") is None
+        and said.get("afpool.call.id") is None  # else it is another call's
     )
 
 

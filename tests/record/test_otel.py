@@ -28,7 +28,7 @@ from afpool.record._otel_names import (
     label_of_error,
     span_name,
 )
-from afpool.testing import FakeServer, Hang, JsonRpcError, Status, echo_tool, fail_tool
+from afpool.testing import FakeServer, Hang, Hold, JsonRpcError, Status, echo_tool, fail_tool
 
 ALICE = Identity("acme", "alice", "c1")
 
@@ -388,3 +388,112 @@ def test_a_collector_takes_spans_and_metrics_over_otlp():
         for metric in scope.metrics
     }
     assert {"mcp.client.operation.duration", "mcp.client.session.duration"} <= metrics
+
+
+async def test_calls_at_once_of_one_execution_do_not_share_its_span():
+    seen = Telemetry()
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "echo"}
+    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk) as pool:
+        seen.otel.attach(pool)
+        tools = await pool.tools(ALICE)
+        agent = seen.tracers.get_tracer("agent")
+        with agent.start_as_current_span("execute_tool echo", attributes=about):
+            async with trio.open_nursery() as nursery:
+                for name in ("one", "two"):
+                    nursery.start_soon(lambda name=name: tools["echo"].call({}, identity=ALICE, call_id=name))
+    names = [span.name for span in seen.spans()]
+    assert sorted(names) == ["execute_tool echo", "tools/call echo"]
+    ids = {span.attributes["afpool.call.id"] for span in seen.spans()}
+    assert ids == {"one", "two"}
+
+
+async def test_a_tool_of_the_hosts_own_that_calls_itself_is_two_spans():
+    seen = Telemetry()
+
+    @define_tool
+    async def down(left: int, ctx) -> str:
+        """Count down."""
+        return "0" if not left else (await ctx.tools.call("down", {"left": left - 1})).text
+
+    async with open_runtime(tools=[down]) as runtime:
+        seen.otel.attach(runtime.pool)
+        await (await runtime.toolset(ALICE)).call("down", {"left": 1}, call_id="outer")
+    inner, outer = seen.spans()
+    assert (inner.name, outer.name) == ("execute_tool down", "execute_tool down")
+    assert outer.attributes["afpool.call.id"] == "outer"
+    assert inner.parent.span_id == outer.get_span_context().span_id
+
+
+async def test_two_that_trace_a_pool_leave_nothing_current():
+    first, second = Telemetry(), Telemetry()
+    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk) as pool:
+        first.otel.attach(pool)
+        second.otel.attach(pool)
+        second.otel.attach(pool)
+        tools = await pool.tools(ALICE)
+        await tools["echo"].call({}, identity=ALICE)
+        assert not trace.get_current_span().get_span_context().is_valid
+        assert pool.records.uses[-1].span is None
+        outer, inner = first.span("tools/call echo"), second.span("tools/call echo")
+        assert inner.parent.span_id == outer.get_span_context().span_id
+        assert outer.parent is None
+        for seen in (first, second):
+            (point,) = seen.points("mcp.client.operation.duration")
+            assert point.count == 1
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "beside another"])
+async def test_a_call_that_runs_when_its_pool_is_detached_ends_its_span(others):
+    seen, other = Telemetry(), Telemetry()
+    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk) as pool:
+        detach = seen.otel.attach(pool)
+        tools = await pool.tools(ALICE)
+        let_go = trio.Event()
+        desk.on("tools/call", Hold(let_go), times=1)
+
+        async def meanwhile():
+            await desk.wait_for("tools/call")
+            detach()
+            if others:
+                other.otel.attach(pool)
+            await tools["echo"].call({}, identity=ALICE, call_id="later")
+            let_go.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(meanwhile)
+            await tools["echo"].call({}, identity=ALICE, call_id="mine")
+            assert not trace.get_current_span().get_span_context().is_valid
+        assert seen.span("tools/call echo").attributes["afpool.call.id"] == "mine"
+        (point,) = seen.points("mcp.client.operation.duration")
+        assert point.count == 1
+        assert len(pool.records.tracers) == int(others)
+        assert [span.attributes["afpool.call.id"] for span in other.spans()] == ["later"] * others
+
+
+async def test_whatever_fails_no_span_stays_current_or_open(monkeypatch):
+    seen = Telemetry()
+
+    def broken(*_, **__):
+        raise RuntimeError("no telemetry today")
+
+    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk) as pool:
+        seen.otel.attach(pool)
+        tools = await pool.tools(ALICE)
+        for what in ("_measure", "_tell"):
+            with monkeypatch.context() as patched:
+                patched.setattr(seen.otel, what, broken)
+                await tools["echo"].call({"n": 1}, identity=ALICE)
+            assert not trace.get_current_span().get_span_context().is_valid
+        assert pool.records.failures == 2
+        assert [span.name for span in seen.spans()] == ["tools/call echo"] * 2
+
+
+async def test_a_call_that_cannot_begin_leaves_no_span_current():
+    seen = Telemetry()
+    async with FakeServer.http(tools=[echo_tool()]) as desk, pool_of(desk) as pool:
+        seen.otel.attach(pool)
+        tools = await pool.tools(ALICE)
+        with pytest.raises(TypeError):
+            await tools["echo"].call({}, identity=ALICE, deadline="soon")
+        assert not trace.get_current_span().get_span_context().is_valid
+        assert not pool.running
