@@ -11,7 +11,10 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..._base.secret import Secret
 
 KEPT: Final = 1_000
 """Lines; the file is cut to them when it has grown to twice as many."""
@@ -19,7 +22,7 @@ KEPT: Final = 1_000
 _LONGEST: Final = 4_096
 _SECRET: Final = re.compile(
     r"(?i)(token|secret|passw|credential|api.?key|authorization|bearer)\S*\s*[=:]|\bbearer\s"
-    r"|\bafp_|\beyJ[A-Za-z0-9_-]{8}|\b(?:sk|ghp|xox[a-z])[-_][A-Za-z0-9-]{8}|://[^/\s]*@"
+    r"|\bafp_|\beyJ[A-Za-z0-9_-]{8}|\b(?:sk|ghp|xox[a-z])[-_][A-Za-z0-9-]{8}|://\S*@"
 )
 
 
@@ -35,10 +38,12 @@ class History:
 
     Args:
         path: The file.
+        token: What proves who asks: no line with it is kept, whatever it looks like.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, token: Secret | None = None) -> None:
         self._path = path
+        self._token = token
         self._last = ""
 
     def load(self) -> list[str]:
@@ -58,7 +63,7 @@ class History:
 
     def add(self, line: str) -> bool:
         """Keep a line, and say whether it is one to keep."""
-        if not may_be_kept(line) or line == self._last:
+        if not may_be_kept(line) or line == self._last or self._holds_token(line):
             return False
         self._last = line
         with suppress(OSError):
@@ -69,6 +74,9 @@ class History:
             finally:
                 os.close(file)
         return True
+
+    def _holds_token(self, line: str) -> bool:
+        return self._token is not None and self._token.reveal() in line
 
     def _open(self, flags: int) -> int:
         """Open the file, made for its owner alone; no link of somebody's is followed."""

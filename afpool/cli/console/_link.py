@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ..._base.secret import Secret
     from ._target import Target
 
 PROTOCOL: Final = 1
@@ -77,7 +78,7 @@ class Link:
     def __init__(
         self,
         target: Target,
-        token: str | None = None,
+        token: Secret | None = None,
         *,
         timeout: float | None = None,
         on_quiet: Callable[[float], object] = lambda waited: None,  # noqa: ARG005 -- tells nobody

@@ -90,7 +90,7 @@ class _Reader:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._history = History(history_file())
+        self._history = History(history_file(), session.token)
         self._found: list[str] = []
         self._readline: Any = None
         try:

@@ -15,6 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from ..._base.secret import Secret
 from .._failures import DONE, FAILED, WRONG_USAGE, Failure, Usage
 from .._text import one_line
 from ._hang import ask_watchdog
@@ -28,6 +29,8 @@ from ._wire import Lost
 from ._words import as_command, level_of, sorted_by, watched, with_instants, without_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .._output import Output
 
 _SLIPS: Final = frozenset({"unknown-command", "unknown-table", "bad-option", "too-long"})
@@ -62,7 +65,7 @@ class Session:
         out: Output,
         which: str | None,
         *,
-        token: str | None = None,
+        token: Secret | None = None,
         timeout: float | None = None,
         yes: bool = False,
         count: int | None = None,
@@ -278,7 +281,7 @@ def _asks() -> bool:
         return False
 
 
-def token_of(path: str | None, env: dict[str, str], out: Output) -> str | None:
+def token_of(path: str | None, env: Mapping[str, str], out: Output) -> Secret | None:
     """Give the token that proves who asks.
 
     Args:
@@ -289,10 +292,19 @@ def token_of(path: str | None, env: dict[str, str], out: Output) -> str | None:
     Raises:
         Usage: The file cannot be read, or holds no token.
     """
+    token, problem = _token(path, env, out)
+    del env  # a traceback that shows locals would show it
+    if problem is not None:
+        raise Usage(problem)
+    return token
+
+
+def _token(path: str | None, env: Mapping[str, str], out: Output) -> tuple[Secret | None, str | None]:
+    """Give the token, or say what is wrong; raises nothing, so that no frame with it is in a traceback."""
     if path is None:
         text = env.get("AFPOOL_CONSOLE_TOKEN", "").strip()
         if not text:
-            return None
+            return None, None
     else:
         import os
 
@@ -304,7 +316,7 @@ def token_of(path: str | None, env: dict[str, str], out: Output) -> str | None:
                         "others on this machine can read the file of the token: chmod 600 makes it yours"
                     )
         except (OSError, UnicodeDecodeError):
-            raise Usage("--token-file names no file that can be read") from None
+            return None, "--token-file names no file that can be read"
     if not text or len(text) > 4096 or not text.isascii() or not text.isprintable() or " " in text:
-        raise Usage("the token is one word in ASCII; what was given is not")
-    return text
+        return None, "the token is one word in ASCII; what was given is not"
+    return Secret(text), None

@@ -38,6 +38,7 @@ from ._interrupts import guarded
 if TYPE_CHECKING:
     from wsproto.events import Event
 
+    from ..._base.secret import Secret
     from ._target import Target
 
 SUBPROTOCOL: Final = "afpool.console.1"
@@ -76,7 +77,7 @@ class Wire:
         Failure: It cannot be reached.
     """
 
-    def __init__(self, target: Target, token: str | None) -> None:
+    def __init__(self, target: Target, token: Secret | None) -> None:
         self.said: deque[dict[str, Any]] = deque()
         self.pongs = 0
         self.ended: str | None = None
@@ -85,13 +86,12 @@ class Wire:
         self._size = 0
         self._ws = WSConnection(ConnectionType.CLIENT)
         self.socket = _connected(target)
-        headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         try:
             self._send(
                 Request(
                     host=target.authority,
                     target=target.resource,
-                    extra_headers=headers,
+                    extra_headers=[] if token is None else [_shown(token)],
                     subprotocols=[SUBPROTOCOL],
                 )
             )
@@ -154,14 +154,22 @@ class Wire:
     def _send(self, event: Event) -> None:
         if self.ended is not None:
             raise Lost(self.ended)
+        why = self._sent(event)
+        del event  # the first one holds the token, and a traceback may show locals
+        if why is not None:
+            self._end(why)
+            raise Lost(why)
+
+    def _sent(self, event: Event) -> str | None:
+        """Send it, or say why it could not be."""
         try:
             data = self._ws.send(event)
             with guarded(interrupts=False):
                 self.socket.settimeout(_SENDING)
                 self.socket.sendall(data)
         except (OSError, LocalProtocolError) as error:
-            self._end(words_of(error))
-            raise Lost(words_of(error)) from None
+            return words_of(error)
+        return None
 
     def _read(self, data: bytes) -> None:
         try:
@@ -217,6 +225,10 @@ class Wire:
     def _end(self, why: str) -> None:
         if self.ended is None:
             self.ended = why
+
+
+def _shown(token: Secret) -> tuple[bytes, bytes]:
+    return b"authorization", f"Bearer {token.reveal()}".encode()
 
 
 def _connected(target: Target) -> socket.socket:
