@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from .._base.errors import AfpoolError
-from ._ask import CommandError, quoted
+from ._ask import CommandError, quoted, shown
 from ._leases import GRACE, Leases
 from ._parse import unknown
 from ._sources import state_of
 from ._spec import Command
-from ._tables_servers import by_server, list_word, server_state
+from ._tables_servers import OfServer, by_server, list_word, server_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,12 +53,22 @@ def register(registry: Registry, sources: Sources) -> Leases:
         return sources.running_like(word)
 
     def add(usage: str, what: str, run: Any, complete: Any, *options: str) -> None:
+        async def done(ask: Ask) -> dict[str, Any]:
+            try:
+                result: dict[str, Any] = await run(ask)
+            except LookupError:
+                raise CommandError(
+                    "unknown-id", f"{shown(ask.words[0])} went while it was looked at; nothing was changed",
+                    ["show actors", "show servers"],
+                ) from None  # fmt: skip
+            return result
+
         registry.command(
             Command(
                 words=(usage.partition(" ")[0],),
                 usage=usage,
                 help=what,
-                run=run,
+                run=done,
                 takes=(1, 2 if "[hold]" in usage else 1),
                 options=options,
                 complete=complete,
@@ -138,6 +148,10 @@ class Control:
                 "failed", f"{self._name(found)} is paused already, by {by or 'the host'}, and held until "
                 "it is resumed; nothing was changed", [f"resume {quoted(self._name(found))}"],
             )  # fmt: skip
+        elif hold or lease is not None:
+            told = "held" if hold else f"for {seconds:g} s more"
+            actor, server = (None, found) if isinstance(found, str) else (found, found.server.name)
+            pool.event("paused", actor, server=server, why=told, by=ask.asker.who)
         until = None
         if hold:
             self.leases.drop(what)
@@ -215,7 +229,10 @@ class Control:
         sent = sum(1 for call in running if call.begun)
         before = {"state": "closing" if client.retired else "open", "in_flight": len(running), "sent": sent}
         await trio.lowlevel.checkpoint()
-        self._sources.pool.kill(client.id, by=ask.asker.who)
+        if not self._sources.pool.kill(client.id, by=ask.asker.who):
+            raise CommandError(
+                "failed", f"client {client.id} has gone by itself meanwhile; nothing was changed"
+            )
         note = f"{sent} calls whose request had left are in doubt" if sent else None
         return self._done("killed", f"client {client.id}", before, {"state": "gone"}, note=note)
 
@@ -283,7 +300,8 @@ class Control:
 
     async def _look(self, found: KeyActor | str, ask: Ask) -> dict[str, Any]:
         if isinstance(found, str):
-            of = (await by_server(self._sources, self._sources.pool.seams.now(), ask.slices))[found]
+            found_of = await by_server(self._sources, self._sources.pool.seams.now(), ask.slices)
+            of = found_of.get(found, OfServer())  # it may have been removed meanwhile
             return {
                 "state": server_state(self._sources, found, of), "in_flight": of.in_flight,
                 "waiting": of.waiting, "clients": of.clients,

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from ._ask import CommandError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -79,14 +81,22 @@ class Leases:
         return None if actor is None else actor.held_since
 
     def begin(self, what: PoolKey | tuple[str], asker: Asker, seconds: float) -> Lease:
-        """Let the pause in force end after so long, or soon after its asker has gone."""
+        """Let the pause in force end after so long, or soon after its asker has gone.
+
+        Raises:
+            CommandError: The console is closing: the pause has ended.
+        """
         self.drop(what)
         event = self.held_by(what)
         assert event is not None
         lease = Lease(event, self._pool.seams.now() + seconds, asker)
         self._leases[what] = lease
+        try:
+            self._registry.spawn(self._watch, what, lease)
+        except CommandError:  # nobody would end it any more
+            self._end(what, "its console was closed")
+            raise
         lease.take_back = asker.at_end(lease.gone.set)
-        self._registry.spawn(self._watch, what, lease)
         return lease
 
     def drop(self, what: PoolKey | tuple[str]) -> None:

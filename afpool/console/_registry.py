@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from .._base.untraced import place_of
 from ._ask import Ask, CommandError, make_ask
 from ._completing import completed
 from ._filters import filters_of, order_of
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from .._base.seams import Seams
     from ._ask import Asker, Level
     from ._spec import Result
+
+logger = logging.getLogger("afpool.console")
 
 LIMIT: Final = 200
 MOST_ROWS: Final = 20_000
@@ -134,14 +138,14 @@ class Registry:
                 nursery.cancel_scope.cancel()
 
     def spawn(self, run: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Start a task that ends with the console.
+        """Start a task that ends with the console. What goes wrong in it is logged, and ends nothing else.
 
         Raises:
             CommandError: The console is not open.
         """
         if self._nursery is None:
             raise CommandError("failed", "the console is closing; nothing was done")
-        self._nursery.start_soon(run, *args)
+        self._nursery.start_soon(_guarded, run, *args)
 
     # ------------------------------------------------------------------ asking
 
@@ -299,6 +303,14 @@ class Registry:
     async def _complete(self, ask: Ask) -> Result:
         line = ask.options.get("line", "")
         return {"kind": "completions", "line": line, "words": await self.complete(line, ask.asker)}
+
+
+async def _guarded(run: Callable[..., Awaitable[object]], *args: object) -> None:
+    try:
+        await run(*args)
+    except Exception as error:  # noqa: BLE001 -- one task's own fault: what else runs here goes on
+        kind, place = type(error).__name__, place_of(error.__traceback__)
+        logger.error("a task of the console failed: %s (%s)", kind, place)  # noqa: TRY400 -- its text may hold anything
 
 
 def _rounded(value: Any) -> Any:

@@ -376,3 +376,100 @@ async def test_a_call_is_withdrawn() -> None:
         assert "has ended" in error.message
         assert error.tries == ("why one-long-call",)
         let_go.set()
+
+
+# ---------------------------------------------------------------------------- what goes meanwhile
+
+
+@pytest.mark.parametrize("what", ["key", "server"])
+async def test_a_pause_of_a_console_that_closes_does_not_stay(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_desk() as at:
+        await at.pool.tools(ALICE)
+        name = at.actor(ALICE).shown if what == "key" else "files"
+        with monkeypatch.context() as closing:
+            closing.setattr(at.registry, "_nursery", None)
+            error = await at.refused(f"pause {name}", "failed")
+            assert "closing" in error.message
+        assert not await paused(at)
+        assert not at.pool.held_servers
+        done = await at.ask(f"pause {name}")  # and nothing is left that would end the next one
+        assert done["after"]["state"] == "paused"
+
+
+async def test_what_is_changed_of_a_pause_is_filed_with_who_asked() -> None:
+    async with memory_desk() as at:
+        await at.pool.tools(ALICE)
+        other = Asker("operate", "console uid 2", 3)
+        for name in ("files", at.actor(ALICE).shown):
+            before = len(filed(at, "paused"))
+            await at.ask(f"pause {name} for=10s")
+            await at.ask(f"pause {name} for=20s", other)
+            await at.ask(f"pause {name} hold", other)
+            assert filed(at, "paused")[before:] == [
+                {"by": "console uid 1000"},
+                {"why": "for 20 s more", "by": "console uid 2"},
+                {"why": "held", "by": "console uid 2"},
+            ]
+            await at.ask(f"resume {name}")
+
+
+async def test_a_client_that_goes_by_itself_was_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with memory_desk() as at:
+        await at.pool.tools(ALICE)
+        (row,) = await at.rows("show clients")
+        monkeypatch.setattr(type(at.pool), "kill", lambda *_, **__: False)
+        error = await at.refused(f"kill {row['id']}", "failed")
+        assert "nothing was changed" in error.message
+
+
+@pytest.mark.parametrize("line", ["pause KEY", "resume KEY", "evict KEY"])
+async def test_a_key_that_goes_while_it_is_looked_at_is_said_to_be_gone(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_desk() as at:
+        await at.pool.tools(ALICE)
+
+        def gone(*_: object, **__: object) -> None:
+            raise LookupError("k")
+
+        monkeypatch.setattr(type(at.pool), line.partition(" ")[0], gone)
+        error = await at.refused(line.replace("KEY", at.actor(ALICE).shown), "unknown-id")
+        assert "nothing was changed" in error.message
+
+
+async def test_a_server_that_is_removed_while_it_is_looked_at_is_said_to_be_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from afpool.console import _control
+
+    async def none(*_: object) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    monkeypatch.setattr(_control, "by_server", none)
+    async with memory_desk() as at:
+        done = await at.ask("pause files")
+        assert done["after"]["in_flight"] == 0
+
+
+async def test_a_drain_that_breaks_ends_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with memory_desk() as at:
+        await at.pool.tools(ALICE)
+        await at.pool.tools(BOB)
+        bob = at.actor(BOB).shown
+        await at.ask(f"pause {bob}")
+
+        async def breaks(*_: object, **__: object) -> None:
+            await trio.lowlevel.checkpoint()
+            raise RuntimeError("CANARY")
+
+        monkeypatch.setattr(type(at.pool), "drain", breaks)
+        done = await at.ask(f"drain {at.actor(ALICE).shown} for=5s")
+        assert "1 of 1 keys have not settled" in done["note"]
+        assert at.registry.leases.find(at.actor(BOB).key) is not None
+    assert "a task of the console failed: RuntimeError" in caplog.text
+    assert "CANARY" not in caplog.text
