@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .._base.identity import Identity
     from .._base.use import Use
@@ -57,6 +57,10 @@ class Minted:
         return _ROW + len(self.shown or b"") + 100 * (len(self.took) + len(self.meta.parent_refs))
 
 
+def _short(shown: bytes | None) -> bytes | None:
+    return shown if shown is not None and len(shown) <= MAX_SHOWN else None
+
+
 @final
 class ArtifactTable:
     """The artifacts that were put last, by ref.
@@ -91,7 +95,9 @@ class ArtifactTable:
         if use is None:
             row = Minted(meta, scope, None if origin is None else origin.call_id, run_id)
         else:
-            shown = use.shown if use.shown is not None and len(use.shown) <= MAX_SHOWN else None
+            # one that its use does not list any more could not be cleaned later
+            listed = use.minted is None or meta.ref in use.minted
+            shown = _short(use.shown) if listed else None
             row = Minted(
                 meta,
                 scope,
@@ -108,6 +114,28 @@ class ArtifactTable:
             self._bytes -= before.size
         self._rows[meta.ref] = row
         self._bytes += row.size
+        self._trim()
+
+    def clean(self, use: Use, text: Callable[[str], str]) -> None:
+        """Keep no more of a call than may be shown by now. Synchronous; raises nothing.
+
+        Args:
+            use: The call's, without what is known as secret.
+            text: Takes that out of words.
+        """
+        for ref in use.minted or ():
+            row = self._rows.get(ref)
+            if row is None or row.call_id != use.call_id:
+                continue
+            meta = row.meta
+            label = None if meta.label is None else text(meta.label)
+            meta = attrs.evolve(meta, kind=text(meta.kind), media_type=text(meta.media_type), label=label)
+            clean = attrs.evolve(row, meta=meta, tool=use.tool or use.name, shown=_short(use.shown))
+            self._rows[ref] = clean
+            self._bytes += clean.size - row.size
+        self._trim()
+
+    def _trim(self) -> None:
         while len(self._rows) > self._kept or self._bytes > self._room:
             self._bytes -= self._rows.pop(next(iter(self._rows))).size
             self.forgotten += 1

@@ -343,6 +343,7 @@ class Runtime:
             file=self.pool.records.file,
             running=self.running,
             on_minted=self.minted,
+            on_cleaned=self.record.minted.clean,
         )
 
     def serve(self, server: str, config: RuntimeConfig) -> Served:

@@ -4,8 +4,8 @@ Rules:
 
 * A call that is dispatched has one use from before its tool is known to its end, and is among the running
   ones for just as long. It is filed once, with its end; so is each of the two of a call that was repeated.
-* A use shows what an event may show and nothing else. Whatever is known to be secret when the call ends is
-  taken out of the names and arguments in it, also what was fetched after they were written down.
+* A use shows what an event may show and nothing else. Whatever becomes known as secret until the call ends is
+  taken out of the names and arguments in it at once, also out of what others have kept of it by then.
 * What a call may add is bounded: long arguments are told by their sizes, of refs and notes the first ones.
 * Nothing here delays a call, and nothing that a listener does fails one.
 """
@@ -51,15 +51,18 @@ class Books:
         running: Where to keep those that run; a dict of its own when absent.
         on_minted: Told of each put of a call's: the ticket, without what is secret in it, whose it is, and
             the use as it is then.
+        on_cleaned: Told of the use of a call that has put something, once more is known as secret, and of
+            what takes that out of words.
 
     Attributes:
         running: The uses of the calls under way, oldest first.
         begin: As given.
         now: As given.
         on_minted: As given.
+        on_cleaned: As given.
     """
 
-    __slots__ = ("_file", "begin", "now", "on_minted", "running")
+    __slots__ = ("_file", "begin", "now", "on_cleaned", "on_minted", "running")
 
     def __init__(
         self,
@@ -68,8 +71,10 @@ class Books:
         file: Callable[[Use], object] | None = None,
         running: dict[int, Use] | None = None,
         on_minted: Callable[[ArtifactMeta, Identity, Use], object] | None = None,
+        on_cleaned: Callable[[Use, Callable[[str], str]], object] | None = None,
     ) -> None:
         self.now = now
+        self.on_cleaned = on_cleaned
         self.running: dict[int, Use] = {} if running is None else running
         self.on_minted = on_minted
         self.begin = begin

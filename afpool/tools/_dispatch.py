@@ -74,6 +74,8 @@ class Door:
         file: Takes the use of each call when it has ended; likewise.
         running: Where the uses of calls under way are kept, for doors that follow one another.
         on_minted: Told of each artifact that a call puts: its ticket, whose it is, the use of the call.
+        on_cleaned: Told of the use of a call that has put some, once more is known as secret, and of what
+            takes that out of words.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class Door:
         file: Callable[[Use], object] | None = None,
         running: dict[int, Use] | None = None,
         on_minted: Callable[[ArtifactMeta, Identity, Use], object] | None = None,
+        on_cleaned: Callable[[Use, Callable[[str], str]], object] | None = None,
     ) -> None:
         self.seams = seams
         self.deadline = deadline
@@ -109,7 +112,7 @@ class Door:
         self.limits = ResultLimits() if limits is None else limits
         self.unlimited = self.limits == ResultLimits()
         self.tools = KnownTools(seams)
-        self.books = Books(seams.now, begin, file, running, on_minted)
+        self.books = Books(seams.now, begin, file, running, on_minted, on_cleaned)
 
     @property
     def running(self) -> dict[int, Use]:

@@ -102,6 +102,7 @@ class Executing:
         if isinstance(secrets, str):
             raise CredentialFailed(f"The credential cannot be kept out of what is told: {secrets}")
         self.hiding.add(secrets)
+        self._record.clean()
 
     @property
     def hiding(self) -> Hiding:

@@ -246,9 +246,18 @@ class CallRecord:
             self.file("tool_end", facts, read.code, read.delivery)
         self._close(use, now)
 
+    def clean(self) -> None:
+        """Take what is known as secret by now out of the use."""
+        scrubber, use, told = self._scrubber, self.use, self._books.on_cleaned
+        if scrubber is None:
+            return
+        kept.clean(use, scrubber)
+        if use.minted is not None and told is not None:
+            told(use, scrubber.text)
+
     def _close(self, use: Use, now: float) -> None:
-        if self.hiding is not None and (scrubber := self.hiding.scrubber) is not None:
-            kept.clean(use, scrubber)
+        if self.hiding is not None:
+            self.clean()
         self._books.close(use, now)
 
     def _file_last(self) -> None:

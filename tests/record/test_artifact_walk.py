@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from afpool import Identity, Use
+from afpool import (
+    CredentialRequest,
+    CredentialRequirement,
+    Identity,
+    ScriptedCredentials,
+    ToolContext,
+    Use,
+    bearer,
+    define_tool,
+    open_runtime,
+)
 from afpool._base.identity import KeyDigest
 from afpool.artifacts import ArtifactMeta, MemoryArtifacts, NewArtifact, Origin
 from afpool.record._artifact_table import MAX_SHOWN, ArtifactTable
@@ -198,3 +208,47 @@ def test_the_table_is_bounded_by_count_and_by_bytes() -> None:
         small.note(meta(number), ALICE, a_call(number))
     assert small.bytes <= 5_000
     assert len(small) == 50 - small.forgotten > 0
+
+
+SECRET = "s3cr3t-t0ken-value"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["fetched before", "fetched after"])
+async def test_what_a_call_minted_is_kept_without_its_secret(late: bool) -> None:
+    """A model that repeats a credential in its arguments; the walk back shows the arguments."""
+    seen: list[bytes | None] = []
+
+    async def work(args: Any, ctx: ToolContext) -> str:
+        made = await ctx.artifacts.put(
+            NewArtifact(kind="rows", data=[1], media_type="application/json", label=f"of {SECRET}")
+        )
+        if late:
+            assert ctx.credentials is not None
+            await ctx.credentials.get(CredentialRequest("crm"))
+        seen.extend(use.shown for use in runtime.running.values())
+        return made.ref
+
+    needs = None if late else CredentialRequirement("crm")
+    tool = define_tool(execute=work, name="work", needs=needs)
+    async with open_runtime(
+        tools=[tool], artifacts=MemoryArtifacts(), credentials=ScriptedCredentials([bearer(SECRET)])
+    ) as runtime:
+        result = await runtime.dispatch(ALICE, "work", {"q": f"with {SECRET}"})
+        assert result.error is None, result.text
+        row = runtime.record.minted.get(result.text)
+        assert row is not None
+        assert (row.shown, row.meta.label) == (b'{"q":"with [host-filled]"}', "of [host-filled]")
+        assert seen == [row.shown], "at once, and not only when the call has ended"
+        explained = await runtime.record.why(result.text)
+        assert SECRET not in repr(explained.as_json())
+        table = runtime.record.minted
+        assert table.bytes == sum(each.size for each in table)
+
+
+def test_of_a_put_that_its_call_does_not_list_no_arguments_are_kept() -> None:
+    """They could not be cleaned when more is known."""
+    table, use = ArtifactTable(), a_call(1)
+    use.minted = [ref(1)]
+    table.note(meta(1), ALICE, use)
+    table.note(meta(2), ALICE, use)
+    assert [(row.meta.ref, row.shown) for row in table] == [(ref(2), None), (ref(1), b'{"q":1}')]
