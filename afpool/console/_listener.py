@@ -113,7 +113,7 @@ class Listener:
         elif not isinstance(entered, Entered):
             await self._upgrade(peer, scope, head, None, seated=False)
         else:
-            with self._console.seat() as seated:
+            with self._console.seat(entered.level) as seated:
                 if seated or head.get("origin") is not None:
                     await self._upgrade(peer, scope, head, entered, seated=seated)
                 else:
@@ -141,7 +141,7 @@ class Listener:
             else:
                 entered = await self._by_message(sock, _where(peer))
                 if entered is not None:
-                    with self._console.seat() as found:
+                    with self._console.seat(entered.level) as found:
                         await self._session(sock, peer, scope, entered, seated=found)
             nursery.cancel_scope.cancel()
         scope.deadline = trio.current_time() + self._limits.head_timeout

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ..pool import Pool
     from ..record import Numbers, Record
-    from ._ask import Asker
+    from ._ask import Asker, Level
     from ._registry import Registry
     from ._session import Session
 
@@ -93,9 +93,13 @@ class Console:
         return self.path is not None and self.path.parent in runtime_directories()
 
     @contextlib.contextmanager
-    def seat(self) -> Iterator[bool]:
-        """Take one of the places for sessions for the time of a block; gives whether there was one."""
-        if self._seats >= self.settings.limits.sessions:
+    def seat(self, level: Level) -> Iterator[bool]:
+        """Take one of the places for sessions for the time of a block; gives whether there was one.
+
+        An eighth of them is kept for who may operate: whoever may only look never keeps out who has to act.
+        """
+        most = self.settings.limits.sessions
+        if self._seats >= (most if level == "operate" else most - most // 8):
             yield False
             return
         self._seats += 1
@@ -106,7 +110,7 @@ class Console:
 
     def too_many(self) -> Refused:
         """Say that there is no place, and count it."""
-        words = f"{self._seats} consoles are attached, which is all that there may be; end one of them"
+        words = f"{self._seats} consoles are attached, and there is no place for one more; end one of them"
         return self.door.refuse(Refused(503, "too-many-sessions", words, (("retry-after", "5"),)))
 
     def next_number(self) -> int:

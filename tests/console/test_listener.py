@@ -264,6 +264,27 @@ async def test_one_console_more_than_there_may_be_is_told_so(tmp_path: Path) -> 
             assert len(console.sessions) == 2
 
 
+async def test_who_may_only_look_leaves_room_for_who_has_to_act(tmp_path: Path) -> None:
+    from trio_websocket import ConnectionRejected
+
+    looking = [(b"authorization", f"Bearer {READ}".encode())]
+    async with (
+        opened(tmp_path, **BOTH, limits={"sessions": 8}) as console,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(7):
+            await stack.enter_async_context(attached(await tcp(console), headers=looking))
+        with pytest.raises(ConnectionRejected) as refused:
+            await stack.enter_async_context(attached(await tcp(console), headers=looking))
+        assert refused.value.status_code == 503
+        async with attached(await tcp(console), token=READ, hello=False) as page:
+            assert await page.closed() == 1013
+        operator = await stack.enter_async_context(attached(await unix(console)))
+        assert "ok" in await operator.ask("echo")
+        with pytest.raises(ConnectionRejected):  # now all of them are taken
+            await stack.enter_async_context(attached(await unix(console)))
+
+
 async def test_two_hundred_consoles_at_once(tmp_path: Path) -> None:
     world = World()
     served: list[int] = []
