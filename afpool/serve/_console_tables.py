@@ -166,8 +166,11 @@ def _shutdown(service: Service) -> Command:
             )
         drain = ask.seconds("drain", service.config.drain, most=_LONGEST)
         before = {"state": service.health.state, "calls": service.calls, "sessions": service.sessions}
+        if service.on_shutdown(drain) is False:
+            raise CommandError(
+                "failed", "the service is ending already; nothing was changed (SIGTERM ends it at once)"
+            )
         service.runtime.pool.event("shutdown", None, why=f"drain {drain:g} s", by=ask.asker.who)
-        service.on_shutdown(drain)
         return {
             "kind": "done", "what": "shutting down", "before": before,
             "after": {"state": "draining", "calls": service.calls}, "until": ask.unix + drain,

@@ -152,12 +152,14 @@ class _Life:
             logger.info("ending: nothing new is taken; once more ends it at once")
         self._stop.set()
 
-    def asked(self, drain: float) -> None:
-        """End as after SIGTERM, since an operator asked for it. Synchronous."""
-        if not self._stop.is_set():
-            self.tell("stopping")
+    def asked(self, drain: float) -> bool:
+        """End as after SIGTERM, since an operator asked for it; false where it ends already. Synchronous."""
+        if self._stop.is_set():
+            return False
+        self.tell("stopping")
         self._drain = drain
         self._stop.set()
+        return True
 
     def _again(self) -> None:
         self._reload.set()

@@ -76,7 +76,8 @@ class Service:
         runtime: What it serves.
         addresses: Where clients reach it, the path included.
         health: What the probes are told.
-        on_shutdown: Ends the process, after so many seconds of draining; `None` where it is somebody else's.
+        on_shutdown: Ends the process, after so many seconds of draining, and gives `False` where that has
+            begun; `None` where it is somebody else's.
         on_reload: Has the configuration read again; `None` where it came from no file.
     """
 

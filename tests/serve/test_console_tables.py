@@ -190,6 +190,10 @@ async def test_shutdown_drains_as_long_as_it_was_asked_to(configured, autojump_c
             nursery.start_soon(life.run, service, None)
             await trio.testing.wait_all_tasks_blocked()
             done = await seen.registry.run("shutdown drain=5s", OPERATOR)
+            # it is not lengthened, and nobody is told that it were
+            error = await seen.refused("shutdown drain=1h", "failed")
+            assert "nothing was changed" in error.message
+        assert [one.kind for one in service.runtime.pool.records.events].count("shutdown") == 1
         assert asked == [pytest.approx(5.0)]
         assert done["until"] - service.runtime.seams.unix_now() == pytest.approx(5.0, abs=2)
         await seen.refused("reload", "failed")
