@@ -48,6 +48,7 @@ NAMES: Final = (
     "consent address",
     "secret of checkpoints",
     "header of a plan",
+    "query of a plan",
     "environment of a child",
     "provider's words",
     "provider's own refusal",
@@ -70,7 +71,7 @@ NAMES: Final = (
     "conversation",
 )
 IDENTITIES: Final = frozenset({"tenant", "principal", "conversation"})
-"""Whom calls are made for: no secrets of the process, and shown outside of it only where they are asked for."""
+"""Whom calls are made for: no secrets, and shown outside of the process only where they are asked for."""
 CANARIES: Final = {name: canary(name) for name in NAMES}
 
 

@@ -99,9 +99,7 @@ async def _ask_levels(here: Town, console: Console) -> None:
     async with attached(await tcp(console), token=CANARIES["console read"]) as client:
         await _ask_everything(client, collected, "console answer", {})
         for do in (["show", "actors"], ["show", "recent"], ["show", "actor", await _a_key(client)]):
-            answer = await client.ask(do, reveal="yes")
-            assert answer["error"]["code"] == "not-allowed"
-            collected.text("console answer", json.dumps(answer))
+            collected.text("console answer", json.dumps(await client.ask(do, reveal="yes")))
     async with attached(await unix(console)) as client:
         await _ask_everything(client, collected, "console answer", {}, whole=True)
         await _ask_everything(client, collected, "console revealed", {"reveal": "yes"})

@@ -7,7 +7,8 @@ from typing import Final
 from tests.canary.forms import IDENTITIES, Found
 
 OUTSIDE: Final = (
-    "client ", "console ", "event as JSON", "event of the pool: as JSON", "explanation of ", "log of ", "metric",
+    "client ", "console ", "event as JSON", "event of the pool: as JSON", "explanation of ", "log of ",
+    "metric",
     "page ", "prometheus", "record ", "refusal of the service", "span", "stacks", "stderr", "stdout",
     "traceparent", "use as JSON",
 )  # fmt: skip

@@ -78,6 +78,7 @@ async def _call(here: Town, caller: Any) -> None:
     told.append(answer.json)
     for one in told:
         here.collected.text("answer of the service", json.dumps(one))
+    here.more["session of a caller"] = caller.session
     caller.session = None
 
 

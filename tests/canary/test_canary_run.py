@@ -18,6 +18,7 @@ import attrs
 import pytest
 
 from afpool.artifacts import MemoryArtifacts, SqliteArtifacts
+from tests.canary.client import used
 from tests.canary.collecting import Collected
 from tests.canary.forms import CANARIES, CONNECTION, PLAIN, UNCOVERED, Finder, Found, canary, spellings
 from tests.canary.inside import looked_into
@@ -139,7 +140,13 @@ def told_apart(found: set[Found], here: Town) -> Told:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_nothing_is_found_but_what_cannot_be_covered(kind: str, tmp_path: Path, capfd: Any) -> None:
-    found, here, loggers = await toured(kind, tmp_path, capfd)
+    (tmp_path / "client").mkdir()
+
+    async def beside(here: Town) -> None:
+        if kind == "memory":
+            await used(here, tmp_path / "client")
+
+    found, here, loggers = await toured(kind, tmp_path, capfd, beside=beside)
     told = told_apart(found, here)
     assert not told.leaks, "\n".join(
         sorted({f"{one.name}, {one.form}: {one.place}" for one in told.leaks})[:40]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import attrs
 import httpx
@@ -285,6 +286,10 @@ def plan_for(kind: str, server: FakeServer) -> Plan:
     if kind == "ticket":
         transport = HttpTransport(url=server.url, httpx_transport=httpx.AsyncHTTPTransport)
         return Plan(transport=transport, credential=needs)
+    if kind == "headers":
+        # what stands in an address may open something, too
+        url = f"{server.url}?key={quote(CANARIES['query of a plan'], safe='')}"
+        return Plan(transport=HttpTransport(url=url), credential=needs)
     static = {"x-static": CANARIES["header of a plan"]} if kind == "bearer" else {}
     return Plan(transport=HttpTransport(url=server.url, headers=static), credential=needs)
 
