@@ -50,6 +50,8 @@ async def _candidates(
     if not words:
         return found
     command, rest = registry.find(words)
+    if command.level == "operate" and asker.level != "operate":
+        return found
     if command.complete is not None and "=" not in word and len(rest) < command.takes[1]:
         more = command.complete(word, rest)
         found |= set(await more if inspect.isawaitable(more) else more)

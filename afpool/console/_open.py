@@ -28,7 +28,7 @@ from ._listener import Listener, say_goodbye
 from ._outbox import Purse
 from ._session import opening
 from ._settings import CannotOpenConsole, ConsoleSettings
-from ._sockets import BACKLOG, Listening, listen, listen_at, make_directory, remove_left_over
+from ._sockets import BACKLOG, Listening, closed_by_fork, listen, listen_at, make_directory, remove_left_over
 from ._watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -240,8 +240,14 @@ async def _listen(stack: contextlib.AsyncExitStack, console: Console) -> list[Li
         addresses.append(f"unix:{listening.path}")
         if settings.watchdog:
             hang = listen_at(hang_path(listening.path))
-            watchdog = Watchdog(hang, settings.name, console.lag, console.door)
-            watchdog.start()
+            stack.callback(hang.close)
+            try:
+                watchdog = Watchdog(hang, settings.name, console.lag, console.door)
+                watchdog.start()
+            except (OSError, RuntimeError) as error:  # out of descriptors, or of threads
+                raise CannotOpenConsole(
+                    f"the console has no thread for its watchdog ({type(error).__name__}); nothing listens"
+                ) from None
             stack.callback(watchdog.stop)
     if settings.bind is not None:
         host, port = settings.host_and_port
@@ -253,7 +259,7 @@ async def _listen(stack: contextlib.AsyncExitStack, console: Console) -> list[Li
                 f"no console can listen at {settings.bind}: {reason}; nothing listens"
             ) from None
         for one in opened:
-            await stack.enter_async_context(one)
+            await stack.enter_async_context(closed_by_fork(one))
             listeners.append(Listener(console, one, unix=False))
             addresses.append(_address(one))
     console.addresses = tuple(addresses)

@@ -33,7 +33,7 @@ class ConsoleLimits:
     """How much a console may take up. Sizes are bytes, times seconds.
 
     Attributes:
-        sessions: Consoles at once; one more is told that there are too many. An eighth is for who may operate.
+        sessions: Consoles at once; one more is told so. An eighth is kept for who may operate.
         pending: Connections on one socket that have not yet said who they are; the oldest makes room.
         head: The head of a request.
         head_timeout: That a connection has until it is a session.

@@ -27,10 +27,13 @@ from ._settings import CannotOpenConsole
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import trio
+
 BACKLOG: Final = 1024
 _MODE: Final = 0o600
 _numbers: Final = itertools.count(1)
 _open: weakref.WeakSet[Listening] = weakref.WeakSet()
+_ports: weakref.WeakSet[trio.SocketListener] = weakref.WeakSet()
 
 
 @final
@@ -75,10 +78,21 @@ class Listening:
                 os.close(number)
 
 
+def closed_by_fork(listener: trio.SocketListener) -> trio.SocketListener:
+    """Have the child of a fork close its copy of a socket that has no file."""
+    _ports.add(listener)
+    return listener
+
+
 def _after_fork() -> None:
     for listening in list(_open):
         if not listening.closed:
             listening.forget()
+    for listener in list(_ports):
+        with contextlib.suppress(OSError):
+            number = listener.socket.detach()
+            if number >= 0:
+                os.close(number)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -66,9 +66,18 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name=f"afpool-watchdog-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer.
+
+        Raises:
+            RuntimeError: There can be no further thread; nothing is left open but what it was given.
+        """
         self._loop = threading.get_ident()
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._wake.close()
+            self._waker.close()
+            raise
 
     def stop(self) -> None:
         """End the thread, and wait for it for a moment. Synchronous."""

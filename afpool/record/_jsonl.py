@@ -9,7 +9,8 @@ Rules:
 * A file ends with a whole line: what was written in part is cut off again. Where that cannot be done, or
   where a process was killed in the middle of a line, the next line begins with `\n`: one line is lost.
 * A file that was moved away, or whose directory was, is noticed before the next write.
-* Everything here runs in the sink's thread and may block.
+* Everything here runs in the sink's thread and may block. The child of a fork has the file and not the
+  thread: it closes its copy, which would keep the lock for as long as it lives.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import errno
 import fcntl
 import os
 import stat
+import weakref
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, final
@@ -33,6 +35,17 @@ _FLAGS: Final = (
 )
 _MODE: Final = 0o600
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+_files: weakref.WeakSet[JsonlFile] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for file in list(_files):
+        file.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _NotUsable(OSError):
@@ -66,6 +79,11 @@ class JsonlFile:
         self._fd = -1
         self._size = 0
         self._torn = False
+        _files.add(self)
+
+    def forget(self) -> None:
+        """Close the child's copy of the file, and leave it to the parent."""
+        self._let_go()
 
     def write(self, batch: list[Block]) -> Written:
         """Write blocks of lines, as many as can be; each line ends in a newline and holds no other."""

@@ -10,11 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from afpool.console import CannotOpenConsole, ConsoleSettings, open_console
+from afpool.console import CannotOpenConsole, ConsoleSettings, _watchdog, open_console
 from afpool.record import LoopLag
 from tests.console.server_kit import READ, StubPool, World, attached, opened, tcp, unix
 
 if TYPE_CHECKING:
+    import threading
     from pathlib import Path
 
 
@@ -156,6 +157,24 @@ async def test_a_part_that_crashes_is_started_again(
     assert runs == 2
     assert "CANARY" not in caplog.text
     assert "crashed and is started again: ExceptionGroup" in caplog.text
+
+
+async def test_a_watchdog_that_cannot_be_started_is_a_console_that_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_watchdog.threading.Thread, "start", start)
+        with pytest.raises(CannotOpenConsole, match="no thread"):
+            async with opened(tmp_path, watchdog=True):
+                pytest.fail("it is open")
+        settings = ConsoleSettings(directory=tmp_path / "run", required=False)
+        async with open_console(stub(), settings=settings) as console:
+            assert console is None
+    assert "no thread" in caplog.text
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 # ------------------------------------------------------------------ how late the loop is

@@ -175,6 +175,8 @@ async def test_completion_gives_whole_last_words(line: str, words: list[str]) ->
 
 async def test_completion_does_not_name_what_may_not_be_done() -> None:
     assert await made().complete("to", READER) == []
+    assert await made().complete("touch ", READER) == []
+    assert await made().complete("touch thing-1 h", READER) == []
 
 
 @given(st.text(max_size=40))

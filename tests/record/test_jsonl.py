@@ -434,3 +434,42 @@ async def test_a_full_disk_costs_records_and_never_a_call(autojump_clock, tmp_pa
 def test_settings_that_cannot_be(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         JsonlSettings(path="x", **wrong)
+
+
+FORKING = r"""
+import os, sys
+from afpool.record._jsonl import JsonlFile
+from afpool.record._queue import Block
+
+def opened():
+    return JsonlFile(sys.argv[1], max_bytes=10_000, keep=1, fsync="never")
+
+first = opened()
+assert not first.write([Block(b"1\n", 1)]).rest
+told, tell = os.pipe()
+ends, end = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(end)
+    os.write(tell, b"x")
+    os.read(ends, 1)  # it goes on living, as a worker does
+    os._exit(0)
+os.read(told, 1)
+first.close()
+second = opened()
+trouble = second.write([Block(b"2\n", 1)]).trouble
+second.close()
+os.close(end)
+os.waitpid(child, 0)
+assert trouble is None, trouble
+"""
+
+
+def test_the_child_of_a_fork_keeps_nobody_from_the_file(tmp_path) -> None:
+    # in a process of its own: beside the threads of other tests a fork is no fair test
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(tmp_path / "calls.jsonl")],
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / "calls.jsonl").read_bytes() == b"1\n2\n"
