@@ -66,6 +66,12 @@ def _factory_name(factory: Callable[[], Any]) -> str:
     return f"{name}#{number}"
 
 
+def _shown(url: str) -> str:
+    """An address as `repr` shows it: what stands in its query may open something."""
+    before, mark, _ = url.partition("?")
+    return repr(before + mark + ("…" if mark else ""))
+
+
 @attrs.frozen(kw_only=True)
 class HttpTransport:
     """Streamable HTTP, or the HTTP+SSE transport that it replaced.
@@ -91,7 +97,7 @@ class HttpTransport:
         TypeError: A header value that is no string, or a `proxy` that is none.
     """
 
-    url: str
+    url: str = attrs.field(repr=_shown)
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
     tls: TlsConfig = attrs.field(factory=TlsConfig)
     proxy: Proxy | None = attrs.field(default=None, converter=_proxy)
@@ -190,7 +196,7 @@ class WebSocketTransport:
         tls: How the server is verified.
     """
 
-    url: str
+    url: str = attrs.field(repr=_shown)
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
     subprotocols: tuple[str, ...] = attrs.field(default=("mcp",), converter=_protocols, repr=False)
     tls: TlsConfig = attrs.field(factory=TlsConfig)
