@@ -217,7 +217,8 @@ class Session:
                 except Exception as error:  # noqa: BLE001 -- a command's own fault ends nothing else
                     await self._failed(number, error)
             if scope.cancelled_caught and number not in self.streams:
-                await self._refuse(number, CommandError("failed", "it was stopped before it was done"))
+                words = "it was stopped; what it had done by then stays as it is"
+                await self._refuse(number, CommandError("failed", words))
         finally:
             del self._running[number]
             stream = self.streams.pop(number, None)

@@ -125,9 +125,18 @@ class Sinks:
         return self._numbers
 
     def states(self) -> list[SinkState]:
-        """Say how each sink is doing. Synchronous."""
-        others = [SinkState(type(sink).__name__, 0, 0, sink.dropped, 0, None) for sink in self.settings.sinks]
-        return [*(sink.state for sink in self._queued), *others]
+        """Say how each sink is doing, each under a name of its own. Synchronous."""
+        found = [sink.state for sink in self._queued]
+        names = {state.name for state in found}
+        for sink in self.settings.sinks:
+            called = name = type(sink).__name__
+            number = 1
+            while name in names:  # a scrape in which two series are one is taken by nobody
+                number += 1
+                name = f"{called}-{number}"
+            names.add(name)
+            found.append(SinkState(name, 0, 0, sink.dropped, 0, None))
+        return found
 
     async def aclose(self) -> None:
         """Close all of them, at once and within their bounds."""

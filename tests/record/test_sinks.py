@@ -115,7 +115,7 @@ async def test_an_exception_of_the_block_leaves_as_itself_after_all_is_written(t
     source = Source()
 
     async def block() -> None:
-        async with open_sinks(RecordSettings(jsonl=JsonlSettings(path=path))) as sinks:
+        async with open_sinks(RecordSettings(jsonl=JsonlSettings(path=path), close_timeout=60.0)) as sinks:
             sinks.attach(source)  # type: ignore[arg-type]
             source.records.file(use("a"))
             raise KeyError("mine")
@@ -129,7 +129,7 @@ async def test_a_cancelled_block_is_written_all_the_same(tmp_path) -> None:
     path = tmp_path / "calls.jsonl"
     source = Source()
     with trio.CancelScope() as scope:
-        async with open_sinks(RecordSettings(jsonl=JsonlSettings(path=path))) as sinks:
+        async with open_sinks(RecordSettings(jsonl=JsonlSettings(path=path), close_timeout=60.0)) as sinks:
             sinks.attach(source)  # type: ignore[arg-type]
             scope.cancel()
             source.records.file(use("a"))
@@ -183,3 +183,26 @@ def test_a_runtime_takes_settings_of_its_record_and_nothing_else() -> None:
 
     with pytest.raises(TypeError, match="record is a RecordSettings, not dict"):
         RuntimeConfig(record={"jsonl": "x"})
+
+
+class Own:
+    dropped = 0
+
+    def file(self, use: Any) -> None: ...
+
+    def event(self, event: Any) -> None: ...
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_two_sinks_of_one_class_are_told_apart(tmp_path) -> None:
+    jsonl = type("jsonl", (Own,), {})
+    settings = RecordSettings(
+        jsonl=JsonlSettings(path=tmp_path / "x"), sinks=[Own(), Own(), jsonl()], close_timeout=60.0
+    )
+    source = Source()
+    async with open_sinks(settings) as sinks:
+        sinks.attach(source)  # type: ignore[arg-type]
+        # of two series that are one, a scrape takes neither
+        assert [state.name for state in sinks.states()] == ["jsonl", "Own", "Own-2", "jsonl-2"]
