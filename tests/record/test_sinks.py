@@ -185,17 +185,6 @@ def test_a_runtime_takes_settings_of_its_record_and_nothing_else() -> None:
         RuntimeConfig(record={"jsonl": "x"})
 
 
-class Own:
-    dropped = 0
-
-    def file(self, use: Any) -> None: ...
-
-    def event(self, event: Any) -> None: ...
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 async def test_two_sinks_of_one_class_are_told_apart(tmp_path) -> None:
     jsonl = type("jsonl", (Own,), {})
     settings = RecordSettings(
