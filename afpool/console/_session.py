@@ -5,7 +5,8 @@ Rules:
 * Every command has a task of its own, so that one that waits (a drain) does not keep the next. There are few
   at once, and few a second.
 * An answer is never dropped: it waits for room in the outbox. A stream makes its next frame when the last one
-  has found room and was paid for.
+  has found room and was paid for; so does the next table, so that a console that does not read keeps one of
+  them in memory and not as many as it has asked for.
 * Whatever a console sends costs only this console: a message that is none is answered with an error, one that
   is no text or too large ends the session. What goes wrong inside of a command is an answer, and a line in
   the log without its words, which may hold anything.
@@ -125,6 +126,7 @@ class Session:
         self.streams: dict[int, Stream] = {}
         self._running: dict[int, trio.CancelScope] = {}
         self._socket = socket
+        self._tables = trio.StrictFIFOLock()
         self._free_at = self.since - 1.0
         self._scope = trio.CancelScope()
 
@@ -230,10 +232,12 @@ class Session:
     async def _do(self, number: int, asked: Asked) -> None:
         assert asked.do is not None
         registry = self.console.registry
-        result = await registry.run(asked.do, self.asker, asked.said)
-        if not isinstance(result, Stream):
-            await self._put({"id": number, "ok": result})
-            return
+        words = asked.do.split(None, 1) if isinstance(asked.do, str) else asked.do
+        async with self._tables if words[:1] == ["show"] else contextlib.nullcontext():
+            result = await registry.run(asked.do, self.asker, asked.said)
+            if not isinstance(result, Stream):
+                await self._put({"id": number, "ok": result})
+                return
         self.streams[number] = result
         await self._put({"id": number, "ok": {"kind": "stream", "stream": number}})
         await self._follow(number, result)

@@ -342,6 +342,15 @@ def test_a_process_that_does_not_greet_is_told_too(afpool, place, patience):
         assert "the loop last ticked 9,000 ms ago: it hangs" in done.err
 
 
+def test_an_answer_that_is_too_deep_is_no_answer(afpool, place):
+    deep = "[" * 200_000
+    with StandIn(place, answers={"show servers": lambda peer, asked: peer.say(deep)}):
+        done = afpool("show", "servers")
+        assert done.code == 1
+        assert "what came is no WebSocket of a console" in done.err
+        assert "Traceback" not in done.err
+
+
 def test_ping_asks_both(afpool, place):
     with StandIn(place) as console:
         done = afpool("console", "-c", "ping")

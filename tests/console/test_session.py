@@ -13,11 +13,13 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afpool.console import Column, Table
 from afpool.console._ask import CommandError
 from afpool.console._session import Asked, id_of, read_message
 from tests.console.server_kit import PATIENCE, World, attached, opened, unix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -277,7 +279,33 @@ async def test_a_console_that_takes_no_byte_is_closed(
         await stream.aclose()
 
 
-async def _attach_and_read_nothing(stream: trio.SocketStream) -> None:
+async def test_a_console_that_does_not_read_keeps_one_table_in_memory(tmp_path: Path) -> None:
+    world, made = World(), 0
+
+    def rows(_: object) -> list[tuple[str]]:
+        nonlocal made
+        made += 1
+        return [("x" * 1000,)] * 8000
+
+    world.registry.table(Table(name="wide", help="wide", columns=(Column("x"),), rows=rows))
+    async with opened(tmp_path, world) as console:
+        stream = await unix(console)
+        wide = {"do": "show wide limit=8000"}
+        await _attach_and_read_nothing(stream, [{"do": "lease"}, *[wide] * 12, {"do": ["echo"]}])
+        while not console.sessions or console.sessions[0]["asked"] < 14:
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        assert console.sessions[0]["running"] >= 11
+        assert made <= 2  # one on its way, and one that waits for room
+        await stream.aclose()
+
+
+BIG = ({"do": "lease"}, {"do": ["big"], "with": {"size": "8000000"}})
+
+
+async def _attach_and_read_nothing(
+    stream: trio.SocketStream, asked_for: Sequence[dict[str, Any]] = BIG
+) -> None:
     """Attach by hand, ask for more than fits between two sockets, and never read."""
     from wsproto import ConnectionType, WSConnection
     from wsproto.events import Request, TextMessage
@@ -288,7 +316,7 @@ async def _attach_and_read_nothing(stream: trio.SocketStream) -> None:
     await stream.send_all(side.send(Request(host="localhost", target="/console", subprotocols=[SUBPROTOCOL])))
     side.receive_data(bytes(await stream.receive_some()))
     list(side.events())
-    for number, asked in enumerate(({"do": "lease"}, {"do": ["big"], "with": {"size": "8000000"}})):
+    for number, asked in enumerate(asked_for):
         await stream.send_all(side.send(TextMessage(json.dumps({"id": number, **asked}))))
 
 

@@ -45,6 +45,6 @@ def ask_watchdog(path: str, word: str) -> list[dict[str, Any]]:
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -176,7 +176,7 @@ class Wire:
             self._ws.receive_data(data or None)
             for event in self._ws.events():
                 self._happened(event)
-        except (RemoteProtocolError, LocalProtocolError, ValueError):
+        except (RemoteProtocolError, LocalProtocolError, ValueError, RecursionError):
             self._end("what came is no WebSocket of a console")
         if not data:
             self._end("the process closed it, or is gone")
