@@ -64,6 +64,10 @@ class Carried:
         """Give a text of the server's without them."""
         return self._spelled().cleaned(text) if self else text
 
+    def stands_in(self, document: bytes) -> bool:
+        """Whether a JSON document of the server's holds any of them."""
+        return bool(self) and bool(self._spelled().spans(document, raw=False))
+
     def clean(self, error: AfpoolError) -> AfpoolError:
         """Take them out of what an error quotes of the server, in place."""
         if self:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from .._base.model import ToolContext, ToolResult
     from ..client import Errand
+    from ..client._carried import Carried
     from ._again import Passes
     from ._bound import Binding
     from ._bound_server import ServerBinding
@@ -213,22 +214,47 @@ def compare(call: Call, listed: ListState) -> None:
     use = call.use
     if listed.generation != call.generation or not listed.shows(definition.name, definition.digest):
         use.was, use.became = definition, listed.find(definition.name)
+        _look_through(use, _carried(call), call.actor.pool.seams.now())
     elif listed.noticed:
         if listed.curious is None:
             listed.curious = []
-        if len(listed.curious) < CURIOUS_KEPT and all(curious is not use for curious, _ in listed.curious):
-            listed.curious.append((use, definition))
+        if len(listed.curious) < CURIOUS_KEPT and all(known is not use for known, _, _ in listed.curious):
+            listed.curious.append((use, definition, _carried(call)))
 
 
 def tell_curious(listed: ListState, records: Records, now: float) -> None:
     """A list is there: write down what has become of the tools that its announcement refused."""
     curious, listed.curious = listed.curious, None
-    for use, definition in curious or ():
+    for use, definition, carried in curious or ():
         if use.code != StaleTools.code:
             continue  # what stands around the tool got over it, or it ended otherwise
         use.was, use.became = definition, listed.find(definition.name)
         use.note("generation", str(listed.generation), now)
+        _look_through(use, carried, now)
         records.grown(use)
+
+
+def _carried(call: Call) -> Carried | None:
+    """What the requests of a call's client carry."""
+    client = call.actor.machine.client
+    return None if client is None else client.handle.carried
+
+
+def _look_through(use: Use, carried: Carried | None, now: float) -> None:
+    """Note where a definition repeats what its server was sent: then nothing of its names may be told.
+
+    Looked for here, since whoever explains the call may do so when nobody knows any more what was sent.
+    """
+    for definition in (use.was, use.became):
+        if definition is not None and (carried is None or carried.stands_in(definition.raw)):
+            use.note(
+                "definition",
+                "may repeat what its server was sent"
+                if carried is None
+                else "repeats what its server was sent",
+                now,
+            )
+            return
 
 
 def cause_of(call: Call, error: AfpoolError) -> Event | None:

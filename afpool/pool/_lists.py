@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from .._base.definition import Catalog, Definition
     from .._base.use import Use
+    from ..client._carried import Carried
     from ._events import Event
     from ._shares import Entry
 
@@ -47,7 +48,8 @@ class ListState:
         asked_before: Whether it was asked for at all; the first asking counts for nothing.
         event: The last event that touched it.
         curious: Uses that a change refused which had been announced and not looked at, and the definition
-            that each was listed under: told what has become of it when the list is there.
+            that each was listed under, and what its client carried: told what has become of it when the
+            list is there.
     """
 
     __slots__ = (
@@ -90,7 +92,7 @@ class ListState:
         self.asked_before = False
         self.event: Event | None = None
         self.flight: object = None
-        self.curious: list[tuple[Use, Definition]] | None = None
+        self.curious: list[tuple[Use, Definition, Carried | None]] | None = None
 
     @property
     def shared(self) -> bool:

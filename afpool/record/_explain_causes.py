@@ -90,9 +90,10 @@ _NOTES: Final[dict[str, str]] = {
     "progress": "the caller's progress callback raised {words}",
     "server-request": "the server asked: {words}",
     "generation": "the list that came later is of generation {words}",
+    "definition": "a definition {words}",
     "answered": "when the answer came, this had changed: {words}",
 }
-_BESIDE: Final = frozenset({"progress", "server-request", "answered", "generation"})
+_BESIDE: Final = frozenset({"progress", "server-request", "answered", "generation", "definition"})
 """Notes that never are the cause of how a call ended."""
 
 

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from ._explain_view import View
 
 _TOLD = 3
+_VOCABULARY = frozenset(
+    {
+        "", "$defs", "additionalProperties", "allOf", "annotations", "anyOf", "default", "definitions",
+        "description", "enum", "execution", "format", "inputSchema", "items", "maximum", "minimum", "oneOf",
+        "outputSchema", "pattern", "properties", "required", "title", "type",
+    }
+)  # fmt: skip
+"""Members that stand in any definition."""
 
 
 def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
@@ -44,7 +52,13 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
         return f"{moved}{tool} is defined as before, but any change of its list ends what was listed", facts
     if found is None:
         found = difference(use.was, became, view.sources.without(use.server))
+    if any(stage == "definition" for stage, _, _ in use.facts or ()):
+        found = found.cleaned(_known)  # a server names members as it likes: also by what proves who asks
     return moved + _differs(tool, found), facts | found.as_json()
+
+
+def _known(name: str) -> str:
+    return name if name in _VOCABULARY or name.isdigit() else "…"
 
 
 def _noted(view: View) -> int | None:

@@ -21,7 +21,7 @@ import attrs
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from .._base.definition import Definition
 
@@ -66,6 +66,12 @@ class Difference:
     more: int = 0
     complete: bool = True
     reason: str = ""
+
+    def cleaned(self, clean: Callable[[str], str]) -> Difference:
+        """Give it with each name in a pointer looked through; of one that was cut, without the last name."""
+        return attrs.evolve(
+            self, places=tuple(Place(_cleaned(each.pointer, clean), each.how) for each in self.places)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Give plain data."""
@@ -194,6 +200,14 @@ def _walk(before: Any, after: Any, without: Collection[str]) -> Iterator[Place |
         if without:
             inner = [each for each in inner if each[0] not in without]
         stack.extend(reversed(inner))
+
+
+def _cleaned(pointer: str, clean: Callable[[str], str]) -> str:
+    cut = len(pointer) > MAX_POINTER
+    names = [clean(each.replace("~1", "/").replace("~0", "~")) for each in pointer.split("/")]
+    if cut:
+        names[-1] = "…"
+    return "/".join(each.replace("~", "~0").replace("/", "~1") for each in names)
 
 
 def _place(pointer: str, was: Any, now: Any) -> Place:

@@ -204,3 +204,14 @@ def test_a_difference_is_plain_data() -> None:
         "more": 0,
         "complete": True,
     }
+
+
+def test_a_name_in_a_pointer_is_looked_through_as_its_server_wrote_it() -> None:
+    long = "n" * 190
+    was = definition(x=1)
+    became = definition(x=1, **{"a/s3cret~": 1, "plain": 1}, b={"s3cret": 1}, **{long: {"s3cret": 1}})
+    found = difference(was, became).cleaned(lambda name: name.replace("s3cret", "[hidden]"))
+    assert {place.pointer for place in found.places} >= {"/a~1[hidden]~0", "/plain"}
+    assert "s3cret" not in json.dumps(found.as_json())
+    inner = difference(definition(b={}), definition(b={"a s3cret that is cut " + "n" * 190: 1}))
+    assert [place.pointer for place in inner.cleaned(str).places] == ["/b/…"]
