@@ -24,11 +24,17 @@ OF_NOBODY: Final = ("log of ", "metric", "prometheus", "span", "stacks", "stderr
 """Where a name that a model or a caller made up is not either: elsewhere a call is known by it."""
 
 
+MIRRORED: Final = "use of bearer/mirrored"
+"""A use that refers to a definition, which is as its server wrote it: with what the server was sent."""
+
+
 def is_a_leak(one: Found) -> bool | None:
     """Whether a canary may not be where it was found; `None` where that is for others to say."""
     if one.name in IDENTITIES:
         outside = one.place.startswith(OUTSIDE) or one.place.endswith(": as JSON")
         return outside and not one.place.startswith(REVEALED)
+    if one.place.startswith(MIRRORED) and not one.place.endswith(": as JSON"):
+        return False
     if one.name == "made up":
         return one.place.startswith(OF_NOBODY)
     if one.name == "typed":

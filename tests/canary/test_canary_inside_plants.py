@@ -19,7 +19,7 @@ from afpool.cli.console import _link, _wire
 from afpool.cli.console._session import Session
 from afpool.console import _ask, _door, _listener, _open, _tree, _watchdog
 from afpool.console._registry import Registry
-from afpool.record import _json, _otel
+from afpool.record import _explain_definition, _json, _otel
 from afpool.serve import _scrape
 from tests.canary import client
 from tests.canary.forms import CANARIES
@@ -123,6 +123,11 @@ def all_of(names: tuple[str, ...], *places: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, place) for name in names for place in places)
 
 
+def definitions(patch: pytest.MonkeyPatch) -> None:
+    """Where a definition differs is told by every name that is in it."""
+    patch.setattr(_explain_definition, "_known", lambda name: name)
+
+
 PLANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, str], ...]]] = {
     "facts": (facts, all_of(
         ("connection bearer",),
@@ -149,6 +154,7 @@ PLANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, s
         ("typed", r"record in calls"), ("fill bearer", r"stacks"), ("fill api_key", r"console answer"),
         ("fill basic", r"page as served"),
     )),
+    "definitions": (definitions, all_of(("connection bearer",), r"explanation of", r"console answer")),
     "services": (services, (
         ("metrics token", r"log of afpool\.serve"), ("typed token", r"refusal of the service"),
     )),

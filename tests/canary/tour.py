@@ -11,7 +11,7 @@ import trio
 import afpool.tools
 from afpool import CredentialRequest, CredentialRequirement, Issued, Secret, ToolContext, api_key
 from afpool.artifacts import NewArtifact
-from afpool.testing import Drop, Hang, JsonRpcError, RawBytes, Sse, Status
+from afpool.testing import Drop, Hang, JsonRpcError, RawBytes, Sse, Status, echo_tool
 from afpool.tools import (
     RedactionPolicy,
     binding_of,
@@ -22,7 +22,7 @@ from afpool.tools import (
     redacted,
 )
 from tests.canary.forms import CANARIES, CONNECTION, canary
-from tests.canary.town import ALICE, DEEP_ARGS, HIDDEN_ARGS, Town, credential
+from tests.canary.town import ALICE, DEEP_ARGS, HIDDEN_ARGS, SCHEMA, Town, credential, served
 from tests.tools.test_host_filled_nowhere import (
     BLOCKS,
     COVERED,
@@ -152,6 +152,7 @@ async def everything(town: Town) -> None:
     await shapes(town)
     await shown_arguments(town)
     await town.call("own/label", "label")
+    await mirrored(town)
     await stored(town)
     await openings(town)
 
@@ -442,6 +443,29 @@ async def openings(town: Town) -> None:
         town.servers[kind].clear_rules()
 
 
+async def mirrored(town: Town) -> None:
+    """A server changes a tool so that its definition repeats what it was sent; a call finds out."""
+    server, pool = town.servers["bearer"], town.runtime.pool
+    assert pool is not None
+    held = canary("connection bearer")
+    tool = (await pool.tools(ALICE, server="bearer"))["repeat"]
+    heard = trio.Event()
+    forget = pool.records.tap(on_event=lambda event: heard.set() if event.kind == "list-changed" else None)
+    named = {**SCHEMA, "properties": {**SCHEMA["properties"], held: {"enum": [held], "description": held}}}
+    server.set_tools([*served()[:-2], echo_tool("repeat", input_schema=named)])
+    with trio.move_on_after(10):
+        await heard.wait()
+    forget()
+    assert heard.is_set()
+    await pool.tools(ALICE, server="bearer")
+    error = await town.attempt(
+        "bearer/mirrored", lambda: tool.call({"form": "x"}, identity=ALICE, call_id="bearer/mirrored")
+    )
+    assert getattr(error, "code", None) == "stale-tools"
+    server.set_tools(served())
+    await pool.tools(ALICE, server="bearer")
+
+
 async def stored(town: Town) -> None:
     """What the runtime has put into the store: large results, without what they gave back."""
     run = town.runtime.run(ALICE)
@@ -470,6 +494,7 @@ async def briefly(town: Town) -> None:
     await directly(town, kind, canary("connection bearer"))
     await town.call("own/keep", "keep", {"form": "x"})
     await town.call("own/label", "label")
+    await mirrored(town)
     await town.call("own/chained", "raise_chained")
     await town.call("own/broken", "broken")
     held(town)

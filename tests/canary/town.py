@@ -66,8 +66,8 @@ ALICE = Identity(
     tenant=CANARIES["tenant"], principal=CANARIES["principal"], conversation_id=CANARIES["conversation"]
 )
 ISSUER = "https://login.example"
-# Whom a use is about, in clear: shown by digest only.
-UNSHOWN = frozenset({"key", "who", "span"})
+# Whom a use is about, in clear, and a definition as its server wrote it: shown by digest only.
+UNSHOWN = frozenset({"key", "who", "span", "became"})
 BACK = "http://127.0.0.1:9/callback"
 TEXT = {"type": "string"}
 PATIENCE = 240.0
