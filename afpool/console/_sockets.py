@@ -6,6 +6,8 @@ Rules:
   console's name finds somebody who answers, or one that was left over.
 * Left over is what refuses a connection. It is removed by the next console that opens in that folder, if it
   is this user's; what answers, or cannot be asked, stays.
+* Who looks for a name that is free, and takes it, holds the folder (`flock`) meanwhile: in containers that
+  share one, two processes of one number may begin in the same instant.
 * The child of a fork holds a copy of every socket, at which nobody would ever answer: it closes them, and
   removes no file.
 """
@@ -14,10 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
+import fcntl
 import os
 import socket
 import stat
+import time
 import weakref
 from typing import TYPE_CHECKING, Final, final
 
@@ -25,13 +28,14 @@ from .._base.console_place import MAX_PATH, directory_problem, hang_path, read_n
 from ._settings import CannotOpenConsole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import trio
 
 BACKLOG: Final = 1024
 _MODE: Final = 0o600
-_numbers: Final = itertools.count(1)
+_PATIENCE: Final = 2.0
 _open: weakref.WeakSet[Listening] = weakref.WeakSet()
 _ports: weakref.WeakSet[trio.SocketListener] = weakref.WeakSet()
 
@@ -119,14 +123,39 @@ def listen(directory: Path, name: str) -> Listening:
     Raises:
         CannotOpenConsole: The path is too long, or the socket cannot be made.
     """
-    for number in range(1, 100):
-        called = name if number == 1 else f"{name[:36]}-{number}"
-        path = socket_path(directory, os.getpid(), called)
-        if len(os.fsencode(hang_path(path))) > MAX_PATH:
-            raise _cannot(directory, f"its path is too long for a Unix socket, which has {MAX_PATH} bytes")
-        if not _is_there(path):
-            return listen_at(path)
+    with _held(directory):
+        for number in range(1, 100):
+            called = name if number == 1 else f"{name[:36]}-{number}"
+            path = socket_path(directory, os.getpid(), called)
+            if len(os.fsencode(hang_path(path))) > MAX_PATH:
+                words = f"its path is too long for a Unix socket, which has {MAX_PATH} bytes"
+                raise _cannot(directory, words)
+            if not _is_there(path):
+                return listen_at(path)
     raise _cannot(directory, f"a hundred consoles of this process are called {name}")
+
+
+@contextlib.contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Hold a folder for the time of a block, which is short; what others hold for long is used all the same."""
+    try:
+        number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _cannot(directory, _reason(error)) from None
+    try:
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno != errno.EWOULDBLOCK:
+                    break  # a file system without locks
+                time.sleep(0.005)
+            else:
+                break
+        yield
+    finally:
+        os.close(number)
 
 
 def listen_at(path: Path) -> Listening:
@@ -135,7 +164,7 @@ def listen_at(path: Path) -> Listening:
     Raises:
         CannotOpenConsole: The socket cannot be made.
     """
-    made = path.with_name(f".{os.getpid()}-{next(_numbers)}")
+    made = path.with_name(f".{os.getpid()}-{os.urandom(4).hex()}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         made.unlink(missing_ok=True)
@@ -171,7 +200,7 @@ def is_left_over(path: Path) -> bool:
 def remove_left_over(directory: Path) -> int:
     """Remove what consoles that are gone have left in a folder; gives how many files."""
     removed = 0
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, CannotOpenConsole), _held(directory):
         for path in directory.iterdir():
             name = path.with_name(path.name.replace(".hang.sock", ".sock"))
             if read_name(name) is None:

@@ -7,6 +7,8 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -272,6 +274,45 @@ def test_the_longest_path_that_fits_is_taken(tmp_path: Path) -> None:
     listening.close()
     with pytest.raises(CannotOpenConsole, match="too long"):
         sockets.listen(fits, "ab")
+
+
+def test_two_that_begin_in_the_same_instant_get_names_of_their_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as two processes of one number do, in containers that share a folder
+    looked, go = threading.Event(), threading.Event()
+    is_there = sockets._is_there
+
+    def slowly(path: Path) -> bool:
+        found = is_there(path)
+        if not looked.is_set():
+            looked.set()
+            go.wait(60)
+        return found
+
+    monkeypatch.setattr(sockets, "_is_there", slowly)
+    monkeypatch.setattr(sockets, "_PATIENCE", 60.0)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(sockets.listen, folder, "serve")
+        assert looked.wait(60)
+        tried = threading.Event()
+        flock = sockets.fcntl.flock
+
+        def seen(number: int, how: int) -> None:
+            try:
+                flock(number, how)
+            finally:
+                tried.set()
+
+        monkeypatch.setattr(sockets.fcntl, "flock", seen)
+        second = threads.submit(sockets.listen, folder, "serve")
+        assert tried.wait(60)
+        go.set()
+        found = [first.result(60), second.result(60)]
+    assert len({each.path for each in found}) == 2
+    for each in found:
+        assert not sockets.is_left_over(each.path)
+        each.close()
 
 
 FORKING = """
