@@ -137,7 +137,7 @@ def listen(directory: Path, name: str) -> Listening:
 
 @contextlib.contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Hold a folder for the time of a block, which is short; what others hold for long is used all the same."""
+    """Hold a folder for a block, which is short; what others hold for long is used all the same."""
     try:
         number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -168,6 +168,40 @@ def test_a_console_that_dies_is_said_and_its_follower_is_found(tmp_path, place):
             terminal.prompt()
 
 
+def test_what_changes_something_is_not_done_to_the_process_that_took_the_place(tmp_path, place):
+    asked = "pause desk on desk-pool? [y/N]"
+    with PromptAt(tmp_path, place, StandIn(place, pid=1111)) as (terminal, console):
+        console.die()
+        done = {"kind": "done", "what": "paused desk", "before": {}, "after": {}, "until": None}
+        with StandIn(place, pid=2222, answers={"pause desk": done}) as follower:
+            terminal.type("pause desk" + ENTER)
+            terminal.wait(asked)
+            terminal.type("yes" + ENTER)
+            terminal.wait("this is another process (desk-pool (2222)): nothing was done; say it again")
+            assert follower.lines == []
+            terminal.prompt()
+            terminal.type("pause desk" + ENTER)
+            terminal.wait(lambda lines: sum(asked in line for line in lines) == 2)
+            terminal.type("yes" + ENTER)
+            terminal.wait("paused desk")
+            assert follower.lines == ["pause desk"]
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"pid": 7, "now": 1000.5, "unix": 5000.4}, True),
+        ({"pid": 8, "now": 1000.0, "unix": 5000.0}, False),
+        ({"pid": 7, "now": 90000.0, "unix": 5000.0}, False),  # another container's first process
+        ({"now": "x"}, False),
+    ],
+)
+def test_one_process_is_told_from_another(other, same):
+    from afpool.cli.console._session import _same
+
+    assert _same({"pid": 7, "now": 1000.0, "unix": 5000.0}, other) is same
+
+
 def test_a_console_that_dies_in_the_middle_of_a_change_is_not_asked_again(tmp_path, place):
     def die(peer, asked):
         threading.Thread(target=console.die).start()

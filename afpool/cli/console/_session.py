@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from .._output import Output
 
 _SLIPS: Final = frozenset({"unknown-command", "unknown-table", "bad-option", "too-long"})
+_CLOCKS: Final = 60.0
+"""Seconds by which the clocks of one machine may have been set anew while a process runs; those that two
+processes count from are further apart."""
 _UNASKED: Final = frozenset({"resume", "trace", "refresh"})
 """What is not confirmed, though it needs the operate level: nobody loses anything by it."""
 
@@ -162,13 +165,13 @@ class Session:
     def ask(self, line: str) -> dict[str, Any]:
         """Ask, over another connection where this one is lost."""
         if self.link.lost is not None:
-            self.reconnect()
+            self._reconnected_for(line)
         line = with_instants(line, self.link.hello, time.time() + self.link.skew)
         try:
             return self.link.ask(line)
         except Lost as lost:
             if not lost.asked:
-                self.reconnect()
+                self._reconnected_for(line)
                 return self.link.ask(line)
             if level_of(line, self.link.hello)[1] != "read":
                 raise Failure(f"{lost}; whether it was done is not known: `show events` may tell") from None
@@ -188,6 +191,13 @@ class Session:
             self.target = choose(self.which or self.name)
             self.link = self._linked()
         self.out.say(f"connected again: {self.target.label}")
+
+    def _reconnected_for(self, line: str) -> None:
+        """Connect again; what changes something is not done to another process, whose ids mean others."""
+        before = self.link.hello
+        self.reconnect()
+        if level_of(line, self.link.hello)[1] != "read" and not _same(before, self.link.hello):
+            raise Failure(f"this is another process ({self.target.label}): nothing was done; say it again")
 
     def write(self, result: dict[str, Any], line: str = "") -> None:
         """Write a result."""
@@ -253,6 +263,18 @@ class Session:
         for each in refused.tries:
             self.out.say(f"try: {self.hint(each)}")
         return WRONG_USAGE if refused.code in _SLIPS else FAILED
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two greetings are of one process: in containers all of them may have one number."""
+    if one.get("pid") != other.get("pid"):
+        return False
+    began = [_number(hello.get("unix")) - _number(hello.get("now")) for hello in (one, other)]
+    return abs(began[0] - began[1]) < _CLOCKS
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def write_stacks(target: Target, out: Output) -> int:
