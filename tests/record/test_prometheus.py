@@ -125,8 +125,9 @@ async def test_what_waits_and_runs() -> None:
                     await toolset.call("wait", {})
 
                 nursery.start_soon(call)
-            while here.sent("desk") < 1 or here.runtime.pool.waiting < 2:  # noqa: ASYNC110 -- a server's doing
-                await trio.sleep(0.005)
+            with trio.fail_after(60):
+                while here.sent("desk") < 1 or here.runtime.pool.waiting < 2:  # noqa: ASYNC110 -- a server's doing
+                    await trio.sleep(0.005)
             body, _ = prometheus_text(here.runtime)
             assert told(body, "afpool_pending_requests", server="desk") == 2
             assert told(body, "afpool_running_requests", server="desk") == 1
@@ -225,7 +226,7 @@ async def test_sinks_stand_there_with_what_they_dropped(tmp_path: Any) -> None:
         toolset = await here.runtime.toolset(ALICE)
         for _ in range(5):
             await toolset.call("echo", {})
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while here.runtime.sinks.states()[0].trouble is None:  # noqa: ASYNC110 -- a thread's doing
                 await trio.sleep(0.01)
         body, _ = prometheus_text(here.runtime)
