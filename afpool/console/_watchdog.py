@@ -119,18 +119,30 @@ class Watchdog:
                     logger.debug("the watchdog could not answer (%s)", type(error).__name__)
 
     def _answer(self, peer: socket.socket) -> None:
-        peer.settimeout(_PATIENCE)
+        deadline = time.monotonic() + _PATIENCE
         if not isinstance(self._door.by_user(peer_uid(peer)), Entered):
             return
+        peer.setblocking(False)
         line = b""
-        deadline = time.monotonic() + _PATIENCE
-        while b"\n" not in line and len(line) < _LINE and time.monotonic() < deadline:
+        while b"\n" not in line and len(line) < _LINE and self._ready(peer, select.POLLIN, deadline):
             more = peer.recv(_LINE)
             if not more:
                 break
             line += more
-        for answer in self.answers(line.partition(b"\n")[0].strip().decode("utf-8", "replace")):
-            peer.sendall(json.dumps(answer).encode() + b"\n")
+        asked = line.partition(b"\n")[0].strip().decode("utf-8", "replace")
+        said = memoryview(b"".join(json.dumps(answer).encode() + b"\n" for answer in self.answers(asked)))
+        deadline = time.monotonic() + _PATIENCE
+        while said and self._ready(peer, select.POLLOUT, deadline):
+            said = said[peer.send(said) :]
+
+    def _ready(self, peer: socket.socket, what: int, deadline: float) -> bool:
+        """Wait for a peer; false where it is too late, or where the end was told: the loop waits for that."""
+        either = select.poll()
+        either.register(peer, what)
+        either.register(self._wake, select.POLLIN)
+        left = max(0.0, deadline - time.monotonic())
+        found = [number for number, _ in either.poll(left * 1000)]
+        return peer.fileno() in found and self._wake.fileno() not in found
 
     def answers(self, asked: str) -> list[dict[str, Any]]:
         """Answer one line. From any thread."""

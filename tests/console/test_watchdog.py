@@ -114,6 +114,27 @@ async def test_a_peer_that_dawdles_is_given_up(tmp_path: Path, monkeypatch: pyte
         assert found[0]["pid"] == os.getpid()
 
 
+@pytest.mark.parametrize("word", [b"", b"stacks\n"])
+async def test_a_peer_that_dawdles_does_not_hold_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: bytes
+) -> None:
+    met = threading.Event()
+    uid_of = _watchdog.peer_uid
+    monkeypatch.setattr(_watchdog, "peer_uid", lambda peer: (met.set(), uid_of(peer))[1])
+    monkeypatch.setattr(_watchdog.Watchdog, "_stacks", lambda _: [{"frames": "x" * 8_000_000}])
+    monkeypatch.setattr(_watchdog, "_PATIENCE", 600.0)
+    with socket.socket(socket.AF_UNIX) as silent:
+        async with opened(tmp_path, watchdog=True) as console:
+            assert console.path is not None
+            silent.connect(os.fspath(hang_path(console.path)))
+            silent.sendall(word)
+            assert await trio.to_thread.run_sync(met.wait, PATIENCE)
+            [thread] = [one for one in threading.enumerate() if one.name == "afpool-watchdog-afpool"]
+            monkeypatch.setattr(_watchdog, "_PATIENCE", 0.0)  # leaving waits for it no longer than this
+        await trio.to_thread.run_sync(thread.join, PATIENCE)
+        assert not thread.is_alive()
+
+
 async def test_another_user_gets_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = os.geteuid() + 4242
     monkeypatch.setattr(_watchdog, "peer_uid", lambda _: other)
