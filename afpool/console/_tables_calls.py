@@ -99,7 +99,7 @@ def ended(
                 continue
             ended_at = use.began_at if use.ended_at is None else use.ended_at
             yield (
-                ask.unix_of(ended_at), use.call_id, use.server, use.tool or use.method,
+                ask.unix_of(ended_at), use.call_id, use.server, use.tool or use.name or use.method,
                 sources.key_of_use(use), use.outcome, use.code, use.delivery, ended_at - use.began_at,
                 ask.now - ended_at, longest(use), use.client_id, use.attempts, use.bytes_out, use.bytes_in,
                 use.tool_error, use.cause, use.run_id, use.who,

@@ -91,7 +91,7 @@ class _Told:
         view, use = self._view, self._view.use
         facts: dict[str, Any] = {"call_id": use.call_id, "tool": use.tool, "server": use.server}
         text = f"{view.what} was called"
-        if use.name != use.tool:
+        if use.tool and use.name != use.tool:
             text += f" as {quoted(use.name)}"
         if use.server:
             text += f" on {quoted(use.server)}"

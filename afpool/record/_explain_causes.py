@@ -24,7 +24,7 @@ _CAUSES: Final[dict[str, str]] = {
     "not-offered": "what {server} negotiated does not hold what {method} needs",
     "unknown-tool": "whoever called is offered no tool of this name",
     "denied": "a hook of the host's said no",
-    "overloaded": "a limit of the pool was reached",
+    "overloaded": "a limit was reached",
     "plan-failed": "the app's `plan` raised, or gave no usable plan",
     "open-failed": "no client of {server} could be opened",
     "open-backoff": "an opening under the same plan had failed, and the next one was not due",

@@ -28,6 +28,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .._base.errors import ElicitationRequired, Overloaded, ServerError
 from .._base.untraced import place_of
+from .._base.use import Use
 from ..runtime._run import OUTDATED, as_problem
 from ..tools import binding_of
 from ..tools._derive import held_input_schema
@@ -51,6 +52,8 @@ logger = logging.getLogger("afpool.serve")
 
 VIEWS_KEPT: Final = 10_000
 VIEW_IDLE: Final = 600.0
+REFUSED_EVERY: Final = 1.0
+REFUSED_KEPT: Final = 1_000
 
 _X_HEADER: Final = b"x-mcp-header"
 
@@ -106,6 +109,7 @@ class Calls:
         self._number = 0
         self._views: OrderedDict[Identity, Offer] = OrderedDict()
         self._idle: trio.Event | None = None
+        self._refused_at: OrderedDict[tuple[str | None, str | None, str], float] = OrderedDict()
 
     # ------------------------------------------------------------------ lists
 
@@ -208,8 +212,12 @@ class Calls:
             waiting.end(result, failure)
 
     @contextlib.asynccontextmanager
-    async def counted(self, asked: Asked) -> AsyncIterator[None]:
+    async def counted(self, asked: Asked, call: tuple[str, str, float] | None = None) -> AsyncIterator[None]:
         """Hold a place of the caller's for the time of the block, and let a drain wait for it.
+
+        Args:
+            asked: What the caller asked.
+            call: Its id, the name of its tool and when it began, for the record, if a limit refuses it.
 
         Raises:
             RpcError: A limit is reached. Nothing was run.
@@ -219,6 +227,8 @@ class Calls:
             async with self.limits.call(asked.proven.identity):
                 yield
         except Overloaded as error:
+            if call is not None:
+                self._file_refused(asked.proven.identity, *call, error)
             raise RpcError(
                 REFUSED, error.message, {"code": error.code}, status=429, retry_after=error.retry_after
             ) from None
@@ -227,12 +237,38 @@ class Calls:
             if not self.running and self._idle is not None:
                 self._idle.set()
 
+    def _file_refused(
+        self, who: Identity, call_id: str, name: str, began_at: float, error: Overloaded
+    ) -> None:
+        """Put a call that a limit of the service refused on record, at most one a second of each caller.
+
+        Whoever hammers at the door would push everybody else's calls out. `show door` counts all of them.
+        """
+        stage, limit = error.noted or ("limit", "")
+        now = self.runtime.seams.now()
+        caller = (who.tenant, who.principal, limit)
+        if now < self._refused_at.get(caller, float("-inf")) + REFUSED_EVERY:
+            return
+        self._refused_at[caller] = now
+        self._refused_at.move_to_end(caller)
+        while len(self._refused_at) > REFUSED_KEPT:
+            self._refused_at.popitem(last=False)
+        use = Use(call_id, "", "", began_at)
+        # whether there is such a tool nobody has looked: no metric is to be named after it
+        use.name, use.who = name, who
+        use.outcome, use.code, use.delivery = "refused", error.code, error.delivery
+        use.note(stage, limit, now)
+        records = self.runtime.pool.records
+        records.begin(use)
+        records.file(use)
+
     async def _run(self, asked: Asked, call: Asked | Waiting, name: str, args: Any) -> bytes:
         self._number += 1
         call_id = f"{self._prefix}-{self._number}"
+        began_at = self.runtime.seams.now()
         self._questions.begin(call_id, call)
         try:
-            async with self.counted(asked):
+            async with self.counted(asked, (call_id, name, began_at)):
                 result, source = await self._dispatch(asked, call, name, args, call_id)
         finally:
             self._questions.end(call_id)

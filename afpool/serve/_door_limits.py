@@ -230,7 +230,7 @@ class DoorLimits:
         return Overloaded(
             f"the limit `{limit}` of this service is reached: {words}; nothing was run; try again later",
             retry_after=retry_after,
-        )
+        ).saying("limit", limit)
 
 
 @final

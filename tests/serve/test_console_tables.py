@@ -8,10 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from afpool.config import load_config
+from afpool.config import ServeLimits, load_config
 from afpool.console import Asker, CommandError, build_registry
 from afpool.serve import Drained, TokenFile, open_service, serve
 from afpool.serve._life import _Life
+from afpool.testing import sleep_tool
 from tests.console.desk_kit import rows_of
 from tests.serve.serve_kit import ALICE, place, until
 
@@ -54,6 +55,37 @@ async def test_sessions_are_shown_by_digest_and_never_by_their_id(tmp_path):
         assert await seen.rows("show sessions principal=bob") == []
         (shown,) = await seen.rows("show sessions --reveal", OPERATOR)
         assert shown["principal"] == ALICE.principal
+
+
+async def test_a_call_that_a_limit_of_the_service_refused_is_on_record(tmp_path, autojump_clock):
+    limits = ServeLimits(calls_per_principal=1)
+    async with (
+        place(tmp_path, servers={"desk": [sleep_tool()]}, serve={"limits": limits}) as here,
+        trio.open_nursery() as nursery,
+    ):
+        seen = Seen(here.service)
+        client = await here.opened()
+        nursery.start_soon(client.call, "sleep", {"seconds": 50})
+        await until(lambda: here.service.calls == 1)
+        for _ in range(3):
+            assert "error" in await client.rpc("tools/call", {"name": "sleep", "arguments": {}})
+        # who hammers at the door does not push everybody else's calls out of the record
+        (row,) = await seen.rows("show errors principal=alice")
+        assert (row["tool"], row["code"], row["delivery"]) == ("sleep", "overloaded", "not-sent")
+        assert await seen.rows("show errors principal=bob") == []
+        told = here.service.runtime.record.explain(row["call"])
+        assert "a limit was reached; the limit is `calls_per_principal`" in told.headline
+        assert "the tool was not run" in told.words()
+        assert "`sleep` was called\n" in told.words()
+        # what a caller names before anybody has looked is no label of a metric
+        refused = [use for use in here.service.runtime.record.calls() if use.code]
+        assert [use.tool for use in refused] == [""]
+        (door,) = await seen.rows("show door name=calls_per_principal")
+        assert door["refused"] == 3
+        await trio.sleep(1.1)
+        assert "error" in await client.rpc("tools/call", {"name": "sleep", "arguments": {}})
+        assert len(await seen.rows("show errors")) == 2
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_door_says_what_is_used_and_what_was_refused(tmp_path):
