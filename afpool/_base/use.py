@@ -62,6 +62,7 @@ class Use:
         delivery: The verdict.
         cause: The number of the event that caused a refusal, and `happened`, the event itself.
         reached: How many bound calls were made with it; the first wrote into it, the others have their own.
+            That of a tool of the host's own counts as the first.
         ended_at: When it was filed.
         kept: Bytes that the record counts for it while it keeps it, else 0.
     """

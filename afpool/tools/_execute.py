@@ -145,7 +145,7 @@ class Executing:
                 tool = again
                 ctx.call_id = f"{self._asking.call_id}:again"
                 record.repeated(failure, ctx.call_id)
-                ctx.use = record.use
+                self._lend_use(ctx)
         finally:
             use = record.use
             if use.context is None:  # else the stages of its pool stand in the place of this one
@@ -176,8 +176,7 @@ class Executing:
         ctx.progress = report
         ctx.on_credential = self.hide
         ctx.door = self
-        if self._bound:
-            ctx.use = self._record.use  # what a tool of the host's own calls is another call
+        self._lend_use(ctx)
         # a server is asked to report where somebody wants to know, and whoever records does
         if asking.on_progress is not None or self._record.listened:
             ctx.on_progress = report
@@ -188,6 +187,11 @@ class Executing:
         if asking.tools is not None:
             ctx.tools = asking.tools(asking)
         return ctx
+
+    def _lend_use(self, ctx: ToolContext) -> None:
+        ctx.use = self._record.use
+        if not self._bound:
+            ctx.use.reached = 1  # each call that a tool of the host's own makes is another, by another id
 
     async def _again(self, tool: Tool, error: AfpoolError) -> Tool | None:
         """Find the same tool anew where nothing ran, its host wants that, and there is time."""

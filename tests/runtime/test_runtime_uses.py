@@ -16,6 +16,7 @@ from afpool.runtime._offers import Offers
 from afpool.testing import Drop, FakeTool, Hold, JsonRpcError
 from afpool.testing import Progress as Reported
 from afpool.tools import Deny, Hook, binding_of, define_tool, from_identity
+from tests.pool.bound_kit import KEY
 from tests.runtime.runtime_kit import ALICE, BOB, Here, runtime, said, taking
 from tests.tools.door_kit import Ran, refused
 
@@ -89,7 +90,6 @@ async def test_the_verdict_of_a_failed_call_is_the_results() -> None:
 
 async def test_a_tool_of_the_hosts_own_and_what_it_calls() -> None:
     async def work(args: Any, ctx: ToolContext) -> str:
-        assert ctx.use is None
         first = await ctx.tools.call("read", {"n": 1})
         second = await ctx.tools.call("missing")
         return f"{first.code} {second.code}"
@@ -112,16 +112,25 @@ async def test_a_tool_that_hands_its_context_on_has_a_use_of_its_own() -> None:
     held: list[Tool] = []
 
     async def work(args: Any, ctx: ToolContext) -> ToolResult:
-        return await held[0].execute({"n": 1}, ctx)
+        for number in (1, 2):
+            result = await held[0].execute({"n": number}, ctx)
+        return result
 
     async with runtime(
-        {"files": [said("files", "read")]}, tools=[define_tool(execute=work, name="work")]
+        {"files": [said("files", "read")]},
+        tools=[define_tool(execute=work, name="work")],
+        server={"files": {"call_id_key": KEY}},
     ) as here:
+        here.servers["files"].recognise_repeats(KEY)
         held.append((await here.runtime.toolset(ALICE))["read"])
-        assert (await here.runtime.run(ALICE, "r").call("work", call_id="c")).code == "ok"
-        read, outer = uses(here)
-        assert (read.server, read.tool, read.call_id) == ("files", "read", "c")
-        assert (outer.server, outer.tool, outer.call_id) == ("", "work", "c")
+        result = await here.runtime.run(ALICE, "r").call("work", call_id="c")
+        assert (result.code, result.call_id) == ("ok", "c")
+        read, again, outer = uses(here)
+        assert [(use.server, use.tool, use.call_id, use.parent) for use in (read, again, outer)] == [
+            ("files", "read", "c.2", "c"), ("files", "read", "c.3", "c"), ("", "work", "c", None),
+        ]  # fmt: skip
+        assert here.servers["files"].execution_count("read") == 2, "neither is a repeat of the other"
+        assert not here.servers["files"].repeats
         assert "sent" in stages(read)
         assert stages(outer) == ["schema", "arguments", "run"]
 
