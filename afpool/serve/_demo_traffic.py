@@ -87,6 +87,7 @@ HABITS: Final = (
 @define_tool(wants={"note": "note"})
 async def summary(note: str, ctx: ToolContext) -> str:
     """Sum a note up, as an artifact that comes from it."""
+    assert ctx.wanted is not None  # it says what it wants
     meta = await ctx.artifacts.put(
         NewArtifact(
             kind="summary", media_type="text/plain", data=f"{len(note.split())} words",
