@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from .._base.credential import Issued
+from .._base.entering import protected_block
 from .._base.errors import CredentialFailed
 from .._base.held import HeldCredential, held_by
 from .._base.secret import header_map
@@ -165,7 +166,7 @@ async def _run_oauth(
             await trio.sleep_forever()
 
 
-@contextlib.asynccontextmanager
+@protected_block
 async def open_components(config: Config) -> AsyncIterator[Components]:
     """Open the credential provider and the artifact store of a configuration, for the time of the block.
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import trio
 
 from .._base.console_place import hang_path, runtime_directories, runtime_directory
+from .._base.entering import protected_block
 from .._base.untraced import place_of
 from ..record import LoopLag
 from ._door import Door, Refused
@@ -141,7 +142,7 @@ class Console:
         await say_goodbye(list(self._sessions))
 
 
-@contextlib.asynccontextmanager
+@protected_block
 async def open_console(
     pool: Pool,
     *,

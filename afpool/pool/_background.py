@@ -46,8 +46,8 @@ class Background:
     """
 
     __slots__ = (
-        "_before", "_context", "_deadline", "_leaving", "_nursery", "_patience", "_pool", "_quiet", "_report",
-        "_served", "closed",
+        "_before", "_began", "_context", "_deadline", "_leaving", "_nursery", "_patience", "_pool", "_quiet",
+        "_report", "_served", "closed",
     )  # fmt: skip
 
     def __init__(self, pool: Pool) -> None:
@@ -55,6 +55,7 @@ class Background:
         self._context = contextvars.copy_context()
         self._nursery: trio.Nursery | None = None
         self._served = False
+        self._began = trio.Event()
         self._leaving = trio.Event()
         self._quiet = trio.Event()  # while leaving: nothing is left to wait for
         self._patience = trio.CancelScope()
@@ -94,16 +95,27 @@ class Background:
                 self.look()
 
     @trio.lowlevel.enable_ki_protection
-    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the nursery until the pool has been left. One task of whoever opens the pool runs this."""
+    async def begin(self, nursery: trio.Nursery) -> None:
+        """Hold the pool's nursery in a task of whoever opens the pool, and wait until it is there.
+
+        Not `nursery.start`: interrupted while it waits, that cancels its task and waits for it, and this one
+        is shielded.
+        """
         self._served = True
+        nursery.start_soon(self._serve)
+        with trio.CancelScope(shield=True):
+            await self._began.wait()
+
+    @trio.lowlevel.enable_ki_protection
+    async def _serve(self) -> None:
+        """Hold the nursery until the pool has been left."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.cancel_scope.shield = True
                 self._nursery = nursery
                 self.spawn(self._pool.deadlines.run)
                 self.spawn(self._pool.janitor.run)
-                task_status.started()
+                self._began.set()
                 await self._leaving.wait()
                 try:
                     self._report = await self._leave()

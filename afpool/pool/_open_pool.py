@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
+from .._base.entering import protected_block
 from .._base.seams import Seams
 from ._pool import Pool
 from ._server import Limits
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._server import PlanFunction, Server, ShareFunction
 
 
-@contextlib.asynccontextmanager
+@protected_block
 async def open_pool(
     servers: Iterable[Server],
     *,
@@ -101,8 +101,7 @@ async def open_pool(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         try:
-            with trio.CancelScope(shield=True):
-                await nursery.start(pool.background.serve)
+            await pool.background.begin(nursery)
             yield pool
         except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
             failure = error

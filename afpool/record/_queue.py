@@ -220,10 +220,15 @@ class QueuedSink:
 
     # ------------------------------------------------------------------ writing
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write what is filed, until `aclose`; no other cancellation ends it. Raises nothing."""
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Write what is filed in a task of a nursery, until `aclose`; no other cancellation ends it.
+
+        Not by `nursery.start`: interrupted while it waits, that cancels its task and waits for it.
+        """
         self._running = True
-        task_status.started()
+        nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
         try:
             with self._scope:
                 await self._feed()

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from typing import TYPE_CHECKING, Any, Final, final
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 import trio
 
+from .._base.entering import protected_block
 from .._base.seams import Seams
 from ._json import as_lines, as_plain
 from ._jsonl import JsonlFile
@@ -152,7 +152,7 @@ async def _close(sink: Sink | QueuedSink) -> None:
         logger.error("closing the sink %r failed (%s)", type(sink).__name__, type(error).__name__)
 
 
-@contextlib.asynccontextmanager
+@protected_block
 async def open_sinks(
     settings: RecordSettings | None = None, *, seams: Seams | None = None
 ) -> AsyncIterator[Sinks]:
@@ -188,8 +188,7 @@ async def open_sinks(
     async with trio.open_nursery() as nursery:
         try:
             for sink in queued:
-                with trio.CancelScope(shield=True):
-                    await nursery.start(sink.run)
+                sink.begin(nursery)
             yield sinks
         except BaseException as error:  # noqa: BLE001 -- raised below, as itself and after all is closed
             failure = error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
+from .._base.entering import protected_block
 from .._base.seams import Seams
 from ..pool import open_pool
 from ..record import open_sinks
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-@contextlib.asynccontextmanager
+@protected_block
 async def open_runtime(config: RuntimeConfig | None = None, /, **fields: Any) -> AsyncIterator[Runtime]:
     """Open a runtime for the time of the block.
 

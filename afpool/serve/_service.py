@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 import trio
 
+from .._base.entering import protected_block
 from ..config import ServeConfig
 from ..runtime import Runtime, RuntimeConfig, open_runtime
 from ._app import Door
@@ -325,7 +326,7 @@ def _with_qualify(config: RuntimeConfig, serve: ServeConfig) -> RuntimeConfig:
     return config if serve.qualify is None else attrs.evolve(config, qualify=serve.qualify)
 
 
-@contextlib.asynccontextmanager
+@protected_block
 async def open_service(
     config: Any,
     /,

@@ -141,6 +141,17 @@ def go(at: int | None) -> tuple[Run, Trigger]:
         sys.setprofile(None)
 
 
+def test_at_every_point_of_the_opening():
+    whole_run, _ = go(None)
+    lost = []
+    for at in range(1, whole_run.opened + 10):
+        run, _ = go(at)
+        if not (run.inside or run.raised):
+            lost.append(at)
+    assert whole_run.opened > 20
+    assert lost == []
+
+
 @pytest.mark.timeout(300)
 def test_at_two_hundred_points():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -388,7 +388,7 @@ async def test_calls_and_events_in_a_file(autojump_clock, tmp_path) -> None:
     sink = jsonl_sink(JsonlSettings(path=tmp_path / "calls.jsonl"), seams=source.seams)
     sink.attach(source)
     async with trio.open_nursery() as nursery:
-        await nursery.start(sink.run)
+        sink.begin(nursery)
         for number in range(100):
             source.records.file(use(f"call-{number}", code="t\ud83d" if number == 50 else None))
         source.records.event("evicted", "k:0123456789ab", "search", client=4)
@@ -407,7 +407,7 @@ async def test_a_full_disk_costs_records_and_never_a_call(autojump_clock, tmp_pa
         sink = jsonl_sink(JsonlSettings(path=path, queue=50), seams=source.seams)
         sink.attach(source)
         async with trio.open_nursery() as nursery:
-            await nursery.start(sink.run)
+            sink.begin(nursery)
             for number in range(400):
                 source.records.file(use(f"call-{number}", shown=b'{"secret":"%s"}' % (b"x" * 400)))
                 await trio.sleep(0.01)

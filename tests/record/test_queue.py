@@ -37,7 +37,7 @@ def named(records: list[Any]) -> list[Block]:
 async def running(made: QueuedSink) -> AsyncIterator[None]:
     """Run a sink, and close it whatever happens."""
     async with trio.open_nursery() as nursery:
-        await nursery.start(made.run)
+        made.begin(nursery)
         try:
             yield
         finally:
@@ -241,7 +241,7 @@ async def test_a_cancelled_task_goes_on_writing_until_it_is_closed(autojump_cloc
     hand, source = Hand(), Source()
     made = sink(hand, source)
     async with trio.open_nursery() as nursery:
-        await nursery.start(made.run)
+        made.begin(nursery)
         nursery.cancel_scope.cancel()
         source.records.file(use("a"))
         await made.aclose()
