@@ -146,7 +146,8 @@ class Openings:
         """Open a client for a key; answers with `Opened` or `OpenFailed`."""
         pool = self._pool
         if pool.closing or not pool.can_spawn:
-            actor.tell(m.OpenFailed(token, OpenFailed("the pool is closing; nothing was sent")))
+            closing = OpenFailed("the pool is closing; nothing was sent").because(pool.closed_by)
+            actor.tell(m.OpenFailed(token, closing))
             return
         scope = self._scopes[token] = trio.CancelScope()
         self.under_way[token] = UnderWay(actor, _begun_for(actor), Stages(pool.seams.now, "plan"))

@@ -121,7 +121,10 @@ class Numbers:
         if not self._folding.acquire(blocking=False):
             return  # another thread is at it; what comes meanwhile is counted the next time
         try:
-            calls, self._ended_calls = self._ended_calls, []
+            # always the same list: whoever is about to append to it in another thread is not to miss it
+            ended = self._ended_calls
+            calls = ended[:]
+            del ended[: len(calls)]
             for use in calls:
                 self._use(use)
         finally:

@@ -248,6 +248,16 @@ def test_calls_are_counted_together_and_whoever_reads_sees_all_of_them() -> None
     assert numbers.overview()["total"] == 200
 
 
+def test_a_call_that_is_noted_while_another_thread_counts_is_counted_the_next_time() -> None:
+    clock = Clock()
+    numbers = Numbers(clock)  # type: ignore[arg-type]
+    noted = numbers._ended_calls  # as `use` has it in hand when the other thread comes in between
+    numbers.fold()
+    noted.append(use(began=clock.now))
+    assert numbers.overview()["total"] == 1
+    assert not numbers._ended_calls
+
+
 def test_a_scraper_in_another_thread_loses_no_call() -> None:
     clock = Clock()
     numbers = Numbers(clock)  # type: ignore[arg-type]
