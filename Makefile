@@ -48,7 +48,7 @@ lint: ## style, types, import directions, unfinished marks
 	.venv/bin/mypy
 	$(PYRIGHT)
 	.venv/bin/lint-imports
-	@! grep -rsnwE --exclude-dir=__pycache__ '$(UNFINISHED)' $(CODE) docs README.md
+	@! grep -IrsnwE --exclude-dir=__pycache__ '$(UNFINISHED)' $(CODE) docs README.md
 
 .PHONY: peers
 peers: ## only install the real MCP servers that the tests start

@@ -109,7 +109,8 @@ def main() -> int:
         base = ["pyproject.toml", "requirements/build.in"]
         dev = requirements("dev")
         served = ["--extra", "serve"]  # the demo shows the service, too
-        extras = [*served, "--extra", "redis", "--extra", "otel", "--extra", "prometheus"]  # the tests need what users choose from
+        others = ("redis", "otel", "prometheus")  # the tests need what users choose from
+        extras = [*served, *(word for name in others for word in ("--extra", name))]
         groups = {"dev": [*extras, "--group", "dev"], "test": [*extras, "--group", "test"], "run": served}
         for layer, group in groups.items():
             under = [] if layer == "dev" else ["--constraints", str(dev.relative_to(ROOT))]
