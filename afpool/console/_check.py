@@ -123,7 +123,7 @@ def register(registry: Registry, sources: Sources, leases: Leases) -> Checks:
         Command(
             words=("check",),
             usage="check [NAME …]",
-            help="what is wrong or about to be: waiters, places, clients, lists, pauses, loop, record",
+            help="what is wrong or about to be: " + ", ".join(sorted(checks.all)),
             run=checks.run,
             takes=(0, 20),
             complete=lambda _word, _before: checks.all,
