@@ -293,6 +293,8 @@ def quiet(pool: Pool) -> None:
     assert not pool.running
     assert pool.waiting == pool.settling == 0
     assert pool.admission.used == pool.admission.waiting == 0
+    assert not pool.inside
+    assert not pool.handed
     for actor in pool.actors():
         assert actor.machine.in_flight == 0, actor.machine.snapshot()
         assert not actor.machine.waiting
