@@ -8,18 +8,25 @@ Rules:
 * Nobody who is recorded ever waits here: streams keep a bounded number of things that happened, and drop and
   count the rest (`_stream.py`).
 * Streams of all consoles pay for what they cost from one purse: a frame that took the loop a millisecond is
-  followed by so long a pause that they never take more than their part of its time.
+  followed by so long a pause that they never take more than their part of its time. What others do between
+  two slices is not theirs to pay; and a process that was stopped within a frame goes on telling soon.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Generator
+
+T = TypeVar("T")
+
+DEAREST: Final = 0.05
+"""Seconds that are paid for one frame at most: what took longer was not its work."""
 
 
 @final
@@ -73,6 +80,72 @@ class Outbox:
 
 
 @final
+class Timed(Generic[T]):
+    """Awaits something, and measures how long the loop is held by it.
+
+    Args:
+        work: What is awaited, once.
+        clock: Seconds of real time: on a busy machine, what is done costs the loop more of its time.
+
+    Attributes:
+        spent: Seconds so far.
+    """
+
+    __slots__ = ("_clock", "_work", "spent")
+
+    def __init__(self, work: Coroutine[Any, Any, T], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._work = work
+        self._clock = clock
+        self.spent = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self  # it is what a coroutine is while it is awaited
+
+    def __iter__(self) -> Timed[T]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """Go on with it to its next wait."""
+        began = self._clock()
+        try:
+            return self._work.send(value)
+        finally:
+            self.spent += self._clock() - began
+
+    def throw(self, error: Any, value: Any = None, _: Any = None) -> Any:
+        """Raise something where it waits, and go on with it to its next wait."""
+        began = self._clock()
+        try:
+            return self._work.throw(error if value is None else value)
+        finally:
+            self.spent += self._clock() - began
+
+    def close(self) -> None:
+        """End it where it waits."""
+        self._work.close()
+
+    # whoever walks down a task finds what is awaited, as if nobody measured it
+
+    @property
+    def cr_code(self) -> Any:
+        """See `inspect`."""
+        return getattr(self._work, "cr_code", None)
+
+    @property
+    def cr_frame(self) -> Any:
+        """See `inspect`."""
+        return getattr(self._work, "cr_frame", None)
+
+    @property
+    def cr_await(self) -> Any:
+        """See `inspect`."""
+        return getattr(self._work, "cr_await", None)
+
+
+@final
 class Purse:
     """What streams may cost, all together.
 
@@ -93,9 +166,14 @@ class Purse:
         self._free_at = float("-inf")
         self.spent = 0.0
 
+    def owe(self, seconds: float) -> None:
+        """Have whoever pays next pay for this as well. Synchronous."""
+        seconds = min(seconds, DEAREST)
+        self.spent += seconds
+        self._free_at = max(self._free_at, self._now()) + seconds / self._part
+
     async def pay(self, seconds: float) -> None:
         """Pay for a frame, in line with the others; waits until it is paid off. A checkpoint."""
-        self.spent += seconds
         async with self._turn:
-            self._free_at = max(self._free_at, self._now()) + seconds / self._part
+            self.owe(seconds)
             await trio.sleep_until(self._free_at)

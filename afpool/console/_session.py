@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import time
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, final
 
 import msgspec
@@ -27,7 +26,7 @@ import trio
 
 from .._base.untraced import place_of
 from ._ask import CommandError
-from ._outbox import Outbox
+from ._outbox import Outbox, Timed
 from ._slices import Slices, encode
 from ._stream import Stream
 from ._words import NOT_TEXT, PROTOCOL
@@ -245,14 +244,13 @@ class Session:
     async def _follow(self, number: int, stream: Stream) -> None:
         purse = self.console.purse
         while True:
-            frame = await stream.next()
+            making = Timed(stream.next())
+            frame = await making
             if frame is None:
                 return
-            began = time.perf_counter()
-            data = await _encoded({"stream": number, **frame})
-            cost = time.perf_counter() - began + float(getattr(stream, "spent", 0.0))
-            await self.outbox.put(data)
-            await purse.pay(cost)
+            writing = Timed(_encoded({"stream": number, **frame}))
+            await self.outbox.put(await writing)
+            await purse.pay(making.spent + writing.spent)
 
     async def _failed(self, number: int, error: Exception) -> None:
         kind, place = type(error).__name__, place_of(error.__traceback__)
@@ -274,15 +272,17 @@ class Session:
     async def _write(self) -> None:
         from trio_websocket import ConnectionClosed
 
-        outbox, socket = self.outbox, self._socket
+        outbox, socket, purse = self.outbox, self._socket, self.console.purse
         while True:
             data = await outbox.take()
+            sending = Timed(socket.send_message(data.decode()))
             try:
-                await socket.send_message(data.decode())
+                await sending
             except ConnectionClosed:
                 self._scope.cancel()
                 return
             outbox.sent(data)
+            purse.owe(sending.spent)
 
 
 async def _encoded(frame: dict[str, Any]) -> bytes:

@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -37,13 +36,11 @@ class Stream:
 
     Attributes:
         ended: Why it is over; `None` while it goes on.
-        spent: Seconds of real time that the last frame took to make.
     """
 
     def __init__(self, every: float = EVERY) -> None:
         self.every = every
         self.ended: str | None = None
-        self.spent = 0.0
         self._news = trio.Event()
         self._over = trio.Event()
         self._last = float("-inf")
@@ -59,9 +56,7 @@ class Stream:
             if trio.current_time() < self._last + self.every:
                 with trio.CancelScope(deadline=self._last + self.every):
                     await self._over.wait()
-            began = time.perf_counter()
             frame = await self.make()
-            self.spent = time.perf_counter() - began
             if frame is not None:
                 self._last = trio.current_time()
                 return frame
