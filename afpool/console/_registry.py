@@ -217,6 +217,8 @@ class Registry:
         name = ask.words[0] if ask.words else "tables"
         table = self.tables.get(name)
         if table is None and name == "tables":
+            if ask.options:
+                raise CommandError("bad-option", "what is to be shown comes first: a table", ["show"])
             return tables_told(self)
         if table is None:
             raise unknown("unknown-table", "table", name, self.tables, tries="show {}")

@@ -103,6 +103,8 @@ async def test_what_there_is_not_is_refused_with_the_nearest() -> None:
     await refused("", "unknown-command")
     await refused([], "bad-option")
     await refused("show things things", "bad-option")
+    await refused("show limit=5", "bad-option")
+    await refused("show --reveal", "bad-option", READER)
 
 
 async def test_a_million_characters_are_too_long_and_cost_nothing() -> None:
