@@ -177,6 +177,9 @@ export class Wanted {
   }
 }
 
+// How many keys a group that is shown has now; its empty places are nobody's.
+export const keysOf = (group) => (group.of === null ? group.places.length : group.of.count);
+
 // The actors that are shown, in groups, in the order of the map. Unasked each stands at its own place, and a place
 // that is empty stays empty; where something is asked for, only what fits is there.
 export function arranged(actors, wanted) {
@@ -185,7 +188,7 @@ export function arranged(actors, wanted) {
     if (wanted.server && server !== wanted.server) continue;
     const group = actors.groups.get(server);
     const places = wanted.all ? group.places : group.places.filter((actor) => actor !== null && wanted.has(actor));
-    if (places.length) groups.push({ server, places });
+    if (places.length) groups.push({ server, places, of: wanted.all ? group : null });
   }
   return groups;
 }

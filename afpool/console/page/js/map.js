@@ -6,6 +6,7 @@
 //   places, the size, the scroll position or the colours are others.
 // * Sizes are read when the browser says that they changed, never while painting.
 
+import { keysOf } from "./actors.js";
 import { colour, h } from "./dom.js";
 import { plural } from "./words.js";
 
@@ -165,6 +166,7 @@ export class ActorMap {
           this.cell(pen, this.groups[g].places[index], x, y);
         }
       }
+      this.headings(pen);
     }
     this.dirty.clear();
     this.all = false;
@@ -179,20 +181,7 @@ export class ActorMap {
       const start = this.tops[g] - this.top;
       const rows = Math.ceil(group.places.length / this.columns);
       if (start - HEADER > this.height || start + rows * this.pitch < 0) return;
-      pen.font = `600 12px ${this.font}`;
-      pen.fillStyle = this.colours.ink;
-      pen.fillText(group.server, 0, start - 8, this.width * 0.7);
-      const wide = Math.min(pen.measureText(group.server).width, this.width * 0.7);
-      pen.font = `12px ${this.font}`;
-      pen.fillStyle = this.colours.dim;
-      pen.fillText(
-        plural(
-          group.places.reduce((sum, actor) => sum + (actor === null ? 0 : 1), 0),
-          "key",
-        ),
-        wide + 8,
-        start - 8,
-      );
+      this.heading(pen, g);
       const from = Math.max(0, Math.floor(-start / this.pitch)) * this.columns;
       const to = Math.min(group.places.length, Math.ceil((this.height - start) / this.pitch) * this.columns);
       for (let index = from; index < to; index += 1) {
@@ -203,6 +192,29 @@ export class ActorMap {
           start + Math.floor(index / this.columns) * this.pitch,
         );
       }
+    });
+  }
+
+  heading(pen, g) {
+    const group = this.groups[g];
+    const start = this.tops[g] - this.top;
+    group.told = keysOf(group);
+    pen.font = `600 12px ${this.font}`;
+    pen.fillStyle = this.colours.ink;
+    pen.fillText(group.server, 0, start - 8, this.width * 0.7);
+    const wide = Math.min(pen.measureText(group.server).width, this.width * 0.7);
+    pen.font = `12px ${this.font}`;
+    pen.fillStyle = this.colours.dim;
+    pen.fillText(plural(group.told, "key"), wide + 8, start - 8);
+  }
+
+  // Keys come and go without another number of places: only what their heading says is another thing then.
+  headings(pen) {
+    this.groups.forEach((group, g) => {
+      const start = this.tops[g] - this.top;
+      if (group.told === keysOf(group) || start < 0 || start - HEADER > this.height) return;
+      pen.clearRect(-EDGE, start - HEADER, this.width, HEADER);
+      this.heading(pen, g);
     });
   }
 
