@@ -176,6 +176,8 @@ class QueuedSink:
         """Take the use of an ended call. Synchronous; never raises."""
         shown = use.shown
         size = _OF_ONE if shown is None else _OF_ONE + len(shown)
+        if use.was is not None:  # a call that a changed definition refused holds both
+            size += len(use.was.raw) + (0 if use.became is None else len(use.became.raw))
         items = self._items
         if self._gap or self._idle or len(items) >= self._easy or self._bytes + size > self._most_bytes:
             self._put(use, size)

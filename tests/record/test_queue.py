@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -115,6 +116,15 @@ async def test_bytes_bound_the_queue_as_well(autojump_clock) -> None:
             source.records.file(use())
             await trio.sleep(1)
     assert (made.written, made.dropped) == (5, 5)
+
+
+async def test_definitions_that_a_refused_call_holds_count_as_well(autojump_clock) -> None:
+    hand, source = Hand(), Source()
+    made = sink(hand, source, most_bytes=10_000)
+    before, after = (SimpleNamespace(raw=b"x" * 4_000, digest=digest) for digest in ("a" * 64, "b" * 64))
+    source.records.file(use(was=before, became=after))
+    source.records.file(use(was=before, became=None))
+    assert (made.state.queued, made.dropped) == (1, 1)
 
 
 async def test_what_could_not_be_written_is_tried_again_after_pauses_that_grow(
