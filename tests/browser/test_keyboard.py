@@ -38,7 +38,7 @@ def tab_to(page: Page, name: str, most: int = 60) -> None:
     for _ in range(most):
         page.keyboard.press("Tab")
         said = page.evaluate(FOCUSED)
-        assert page.evaluate(RING), f"no visible focus on {said!r}"
+        assert page.evaluate(RING), f"no visible focus on {said[:80]!r}"
         if re.search(name, said):
             return
     pytest.fail(f"{name} cannot be reached with the Tab key")
@@ -72,6 +72,7 @@ def test_the_whole_way(signed: Watched) -> None:
     expect(heading).to_have_text(re.compile("^Actor k:"))
     page.keyboard.press("3")
     expect(heading).to_have_text("Refusals and failures")
+    page.get_by_role("main").get_by_text(re.compile(" / ")).first.wait_for()  # one has fallen
     tab_to(page, " / ")
     page.keyboard.press("Enter")
     expect(heading).to_have_text(re.compile("^Call call-"))
