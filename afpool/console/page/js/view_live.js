@@ -75,10 +75,10 @@ export function liveView(app, kind = "refusals", code = "") {
   }
 
   function chips() {
-    const items = [...fallen.codes]
-      .map(([name, many]) => ({ name, many }))
-      .sort((a, b) => b.many - a.many)
-      .slice(0, 24);
+    // the most frequent ones, each where it stood when it first fell: nobody presses what has just moved away
+    const all = [...fallen.codes].map(([name, many]) => ({ name, many }));
+    const most = new Set([...all].sort((a, b) => b.many - a.many).slice(0, 24));
+    const items = all.filter((one) => most.has(one));
     if (wanted && !items.some((one) => one.name === wanted))
       items.unshift({ name: wanted, many: fallen.codes.get(wanted) ?? 0 });
     reconcile(
