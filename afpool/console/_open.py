@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import logging
 import os
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
@@ -23,6 +22,7 @@ import trio
 from .._base.console_place import hang_path, runtime_directories, runtime_directory
 from .._base.entering import protected_block
 from .._base.untraced import place_of
+from .._base.version import own_version
 from ..record import LoopLag
 from ._door import Door, Refused
 from ._listener import Listener, say_goodbye
@@ -124,7 +124,7 @@ class Console:
             "level": asker.level, "who": asker.who, "now": trio.current_time(), "unix": self._unix_now(),
             **self.registry.describe(),
         }  # fmt: skip
-        return opening(self.name, os.getpid(), metadata.version("afpool"), told)
+        return opening(self.name, os.getpid(), own_version(), told)
 
     @contextlib.contextmanager
     def attached(self, session: Session) -> Iterator[None]:

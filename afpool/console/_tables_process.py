@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from .._base.version import own_version
 from ._memory import parts_of
 from ._spec import Column, Table
 
@@ -91,17 +92,11 @@ def version(sources: Sources) -> Table:
     """Which process this is."""
 
     def rows(ask: Ask) -> Iterator[tuple[Any, ...]]:
-        import importlib.metadata
-
         console = sources.console
-        try:
-            own = importlib.metadata.version("afpool")
-        except importlib.metadata.PackageNotFoundError:
-            own = "unknown"
         opened_at = None if console is None else console.opened_at
         yield (
             None if console is None else console.name,
-            own,
+            own_version("unknown"),
             os.getpid(),
             platform.python_version(),
             trio.__version__,

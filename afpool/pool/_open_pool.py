@@ -14,6 +14,7 @@ import trio
 
 from .._base.entering import protected_block
 from .._base.seams import Seams
+from .._base.version import own_version
 from ._pool import Pool
 from ._server import Limits
 
@@ -94,7 +95,7 @@ async def open_pool(
         on_change=on_change,
         on_tools=on_tools,
         client_name=client_name,
-        client_version=client_version or _version(),
+        client_version=client_version or own_version(),
         seams=_on_this_clock(Seams() if seams is None else seams),
         limits=Limits(**limits),
     )
@@ -143,12 +144,3 @@ def _on_this_clock(seams: Seams) -> Seams:
     if seams.now is trio.current_time:
         seams = attrs.evolve(seams, now=trio.lowlevel.current_clock().current_time)
     return seams
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("afpool")
-    except metadata.PackageNotFoundError:
-        return "0"

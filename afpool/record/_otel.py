@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import time
 from contextvars import Token  # noqa: TC003 -- part of an annotation that is evaluated
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, final
 
 from opentelemetry import context as contexts
@@ -27,6 +26,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from .._base.version import own_version
 from ._otel_names import (
     OTHER,
     SECONDS,
@@ -52,14 +52,6 @@ if TYPE_CHECKING:
 SCOPE: Final = "afpool"
 MOST_STAGES: Final = 64
 W3C: Final = TraceContextTextMapPropagator()
-
-
-def version() -> str:
-    """This version of afpool."""
-    try:
-        return metadata.version("afpool")
-    except metadata.PackageNotFoundError:
-        return "0"
 
 
 @final
@@ -110,8 +102,8 @@ class OpenTelemetry:
         stages: bool = True,
         arguments: bool = False,
     ) -> None:
-        self.tracer = trace.get_tracer(SCOPE, version(), tracer_provider)
-        self.meter = metrics.get_meter(SCOPE, version(), meter_provider)
+        self.tracer = trace.get_tracer(SCOPE, own_version(), tracer_provider)
+        self.meter = metrics.get_meter(SCOPE, own_version(), meter_provider)
         self._propagate = propagate
         self._stages = stages
         self._arguments = arguments

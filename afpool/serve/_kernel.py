@@ -9,7 +9,6 @@ since they are nearly all the traffic: `tools/call`, whose result goes out as th
 from __future__ import annotations
 
 import logging
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
@@ -24,6 +23,7 @@ from pydantic import ValidationError
 
 from .._base.errors import IdentityMissing
 from .._base.untraced import place_of
+from .._base.version import own_version
 from ..runtime._run import as_problem
 from ._listed import list_toolset
 from ._rpc import (
@@ -233,8 +233,4 @@ _NOWHERE: Final = _Nowhere()
 
 def server_info() -> dict[str, Any]:
     """What the service says about itself."""
-    try:
-        version = metadata.version("afpool")
-    except metadata.PackageNotFoundError:
-        version = "0"
-    return {"name": NAME, "version": version}
+    return {"name": NAME, "version": own_version()}

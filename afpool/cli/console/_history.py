@@ -90,7 +90,7 @@ class History:
         file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(file, "w", encoding="utf-8", errors="replace") as writer:
             writer.writelines(f"{line}\n" for line in lines)
-        os.replace(fresh, self._path)  # noqa: PTH105
+        fresh.replace(self._path)
 
 
 def may_be_kept(line: str) -> bool:

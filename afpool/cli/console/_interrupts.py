@@ -35,7 +35,7 @@ def guarded(*, interrupts: bool = True, resized: bool = False) -> Iterator[list[
         return
     caught = False
 
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -- as a signal calls it
         nonlocal caught
         caught = True
 

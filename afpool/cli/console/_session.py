@@ -331,7 +331,7 @@ def _token(path: str | None, env: Mapping[str, str], out: Output) -> tuple[Secre
         import os
 
         try:
-            with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123 -- a path from the command line
                 text = file.read(8192).strip()
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     out.warn(
