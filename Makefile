@@ -93,11 +93,32 @@ seeds: ## run the tests that hold the promises the project grew from: writes doc
 mutants: ## break the code in known ways and see that a test notices each
 	@$(PREPARE) test
 	@$(RUN) tests/mutants/run.py $(ARGS)
+	@$(RUN) tests/mutation/run.py
 
 .PHONY: faults
 faults: ## the fault matrix: what each failure of a server costs
 	@$(PREPARE) dev peers
 	@$(RUN) benchmarks/faults.py $(ARGS)
+
+.PHONY: soak
+soak: ## 50 identities at 5 servers, everything random, for SECONDS=60: isolation by the servers' own logs, and no leak
+	@$(PREPARE) test
+	@$(RUN) benchmarks/soak.py --seconds $(or $(SECONDS),60) $(ARGS)
+
+.PHONY: neighbours
+neighbours: ## what one tenant's trouble costs the others, on the wall clock
+	@$(PREPARE) dev
+	@$(RUN) benchmarks/neighbours.py $(ARGS)
+
+.PHONY: comparison
+comparison: ## the same faults and the same two users, with other MCP clients: writes docs/comparison.md
+	@$(PREPARE) test comparison
+	@$(RUN) benchmarks/comparison/run.py $(ARGS)
+
+.PHONY: audit
+audit: ## known vulnerabilities of what is locked
+	@$(PREPARE) dev
+	@$(RUN) scripts/audit.py $(ARGS)
 
 .PHONY: explore
 explore: ## walk through every order of messages of a key, in small worlds; ARGS=--deep for wider ones
