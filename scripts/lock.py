@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from prepare import (
     BROWSER,
     CACHE,
+    COMPARISON,
     CONFORMANCE,
     FRAMEWORKS,
     INTEROP_PACKAGES,
@@ -121,6 +122,10 @@ def main() -> int:
         frameworks = str(FRAMEWORKS.with_suffix(".in").relative_to(ROOT))
         compile_lock(uv, FRAMEWORKS, ["pyproject.toml", frameworks], upgrade)
         for source in sorted(INTEROP_PACKAGES.glob("*.in")):
+            compile_lock(uv, source.with_suffix(".txt"), [str(source.relative_to(ROOT))], upgrade)
+        # what a user of ours gets who asks for nothing more, beside what users of others get
+        compile_lock(uv, COMPARISON / "afpool.txt", ["pyproject.toml"], upgrade)
+        for source in sorted(COMPARISON.glob("*.in")):
             compile_lock(uv, source.with_suffix(".txt"), [str(source.relative_to(ROOT))], upgrade)
         compile_lock(uv, requirements("lock-tool"), ["requirements/lock-tool.in"], upgrade)
         for manifests in (

@@ -1,7 +1,7 @@
 """Put in place what a make target needs, and nothing that is there already.
 
     python3 scripts/prepare.py [run | test | dev] [redis] [nginx] [peers] [conformance]
-                               [northbound] [frameworks] [browser] [interop | interop-quick]
+                               [northbound] [frameworks] [comparison] [browser] [interop | interop-quick]
 
 Rules:
 
@@ -44,9 +44,10 @@ BROWSER = ROOT / "tests" / "browser"
 INTEROP = CACHE / "interop"
 FRAMEWORKS = ROOT / "tests" / "frameworks" / "frameworks.txt"
 INTEROP_PACKAGES = ROOT / "tests" / "interop" / "packages"
+COMPARISON = ROOT / "benchmarks" / "comparison"
 LAYERS = ("run", "test", "dev")
 NEEDS_NODE = ("browser", "peers", "conformance", "interop", "interop-quick")
-OTHERS = ("redis", "nginx", "northbound", "frameworks", *NEEDS_NODE)
+OTHERS = ("redis", "nginx", "northbound", "frameworks", "comparison", *NEEDS_NODE)
 OLDEST_NODE = 18
 OLDEST_REDIS = 6  # the first that speaks the protocol of its clients today
 SUITE_NODE = 22  # the oldest that the conformance suite runs on
@@ -402,6 +403,9 @@ def prepare(components: Sequence[str]) -> None:
         jobs.append(partial(install_interop, "fastmcp4"))
     if "frameworks" in components:
         jobs.append(partial(Venv(CACHE / "frameworks").install, ".packages", FRAMEWORKS))
+    if "comparison" in components:
+        for lock in sorted(COMPARISON.glob("*.txt")):
+            jobs.append(partial(Venv(CACHE / "comparison" / lock.stem).install, ".packages", lock))
     if "conformance" in components:
         jobs.append(install_conformance)
     if "browser" in components:
