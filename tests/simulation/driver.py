@@ -29,6 +29,7 @@ from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
 from tests.simulation.driver_steps import FaultSteps, HostSteps, Skip
 from tests.simulation.driver_watch import Crashes, Logs, SeenWires, texts_of
+from tests.simulation.driver_why import Whys
 from tests.simulation.driver_work import CALL, Work
 from tests.simulation.ground import Closed, Closing, Filed, Ground, line
 from tests.simulation.kernel import Sim, run_world
@@ -112,6 +113,7 @@ class Run:
         self.stalled_until = 0.0
         self.left = trio.Event()
         self.end = End(self)
+        self.whys = Whys(self)
         self.configuration = Configuration(self)
         self._task_ended = trio.Event()
         self._block = trio.CancelScope()
@@ -358,6 +360,12 @@ class Run:
             close_timeout=limits.close_timeout,
             max_connecting=limits.max_connecting,
             keepalive_expiry=limits.keepalive_expiry,
+            idle_timeout=limits.idle_timeout,
+            max_age=limits.max_age,
+            longest=limits.deadline,
+            records=limits.records,
+            shown=self.whys.shown(),
+            people=self.whys.people(),
         )
 
 

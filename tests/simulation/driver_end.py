@@ -74,6 +74,7 @@ class End:
         with trio.move_on_after(limits.close_timeout + SETTLED):
             await run.left.wait()
         run.ground.file(Rest(when="closed", what=self._remains()))
+        await run.whys.come()
         for place in run.all_places():
             # what comes before `initialized` is a probe, or behind one that a fault has eaten
             said = [each for each in place.fake.violations if not each.endswith("notifications/initialized")]

@@ -26,6 +26,7 @@ from afpool.client import SampleAnswer
 from tests.simulation.driver_secrets import AppFault, bad_credential, credential, make_signer
 from tests.simulation.driver_ways import PASSWORD
 from tests.simulation.ground import RAISES, Ground, Named, PlanTold, Shared, Vended
+from tests.simulation.ground_why import asked
 from tests.simulation.oracle_wire import PLAN, WHO
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import ServerSpec, World
 
 SECRET: Final = b"the simulation's secret of digests"
+
+NOWHERE: Final = Identity(tenant="nowhere", principal="stranger")
+"""Somebody whom a world does not know."""
 
 
 def key_of(server: ServerSpec, identity: Identity) -> str:
@@ -96,7 +100,7 @@ class Caller:
         person = self._host.world.person(self.name)
         if self.state == "other":
             others = [each for each in people if each.identity != person.identity]
-            return others[0].identity if others else Identity(tenant="nowhere", principal="stranger")
+            return others[0].identity if others else NOWHERE
         return person.identity
 
 
@@ -175,12 +179,14 @@ class Host:
 
     async def plan(self, name: str, projection: Identity) -> Any:
         """The pool's plan function."""
-        mood = self._truth(name, projection)[2].mood
-        if mood == "hangs":
-            await trio.sleep_forever()
-        if mood == "slow":
-            await trio.sleep(1.0)
-        return self.plan_at_once(name, projection)
+        _, key, truth = self._truth(name, projection)
+        mood = truth.mood
+        with asked(self.ground, "plan", key):
+            if mood == "hangs":
+                await trio.sleep_forever()
+            if mood == "slow":
+                await trio.sleep(1.0)
+            return self._plan(name, projection)
 
     def _truth(self, name: str, projection: Identity) -> tuple[ServerSpec, str, PlanTruth]:
         server = self.world.server(name)
@@ -197,6 +203,10 @@ class Host:
 
     def plan_at_once(self, name: str, projection: Identity) -> Any:
         """A plan function that never waits."""
+        with asked(self.ground, "plan", self._truth(name, projection)[1]):
+            return self._plan(name, projection)
+
+    def _plan(self, name: str, projection: Identity) -> Any:
         server, key, truth = self._truth(name, projection)
         mood = truth.mood
         if mood == "raises":
@@ -284,6 +294,10 @@ class Host:
         """The pool's credential provider."""
         server = self.world.server(request.service)
         token = self.token(server, self.owner(server, request.identity))
+        with asked(self.ground, "credential", token.owner):
+            return await self._credential(request, server, token)
+
+    async def _credential(self, request: CredentialRequest, server: ServerSpec, token: Token) -> Any:
         mood = token.mood
         if mood == "hangs":
             await trio.sleep_forever()

@@ -14,6 +14,7 @@ from afpool import Identity
 from tests.simulation import steps as s
 from tests.simulation.faulty_rules import question
 from tests.simulation.ground import Killed, Paused, Resumed, Revoked, Withdrawn
+from tests.simulation.ground_why import Evicted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,11 @@ ASKED_FOR: Final = 30.0
 
 class Skip(Exception):
     """The step means nothing (any more)."""
+
+
+def stranger(number: int) -> Identity:
+    """One of those who only take room."""
+    return Identity(tenant=f"s-{number}", principal=f"stranger-{number}", conversation_id="c0")
 
 
 class HostSteps:
@@ -69,7 +75,9 @@ class HostSteps:
             case s.KillKey():
                 self._kill(step)
             case s.EvictKey():
-                pool.evict(self._known(step.who, step.server))
+                known = self._known(step.who, step.server)
+                run.ground.file(Evicted(key=run.key(step.who, step.server)))
+                pool.evict(known)
             case s.EvictPressure():
                 self._strangers(step)
             case s.CrashActor():
@@ -160,14 +168,13 @@ class HostSteps:
         client = None if actor is None else actor.machine.client
         if client is None:
             raise Skip
-        run.ground.file(Killed(key=run.key(step.who, step.server)))
+        run.ground.file(Killed(key=run.key(step.who, step.server), client=client.id))
         run.pool.kill(client.id)
 
     def _strangers(self, step: s.EvictPressure) -> None:
         run = self.run
         for number in range(step.strangers):
-            identity = Identity(tenant=f"s-{number}", principal=f"stranger-{number}", conversation_id="c0")
-            run.start("strangers", self._stranger, identity, step.server)
+            run.start("strangers", self._stranger, stranger(number), step.server)
 
     async def _stranger(self, identity: Identity, server: str) -> None:
         run = self.run

@@ -19,6 +19,7 @@ from tests.simulation.checks_lists import canonical
 from tests.simulation.driver_steps import Skip
 from tests.simulation.driver_watch import chain_of
 from tests.simulation.ground import NOBODY, Began, Bound, Ended, Hung
+from tests.simulation.ground_why import Drained, Draining
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -312,6 +313,7 @@ class Work:
 
     def _file_end(self, ended: Ended) -> None:
         self.open[ended.call] = self.run.ground.file(ended)
+        self.run.whys.ended(ended.call, ended.code)
         counts = self.run.counts
         counts["calls"] += 1
         counts[f"outcome:{ended.code}"] += 1
@@ -426,8 +428,12 @@ class Work:
 
     async def _drain(self, step: s.DrainKey) -> None:
         run = self.run
+        key = run.key(step.who, step.server)
         try:
-            await run.pool.drain(run.pool_key(step.who, step.server))
+            pool_key = run.pool_key(step.who, step.server)
+            run.ground.file(Draining(key=key))
+            await run.pool.drain(pool_key)
+            run.ground.file(Drained(key=key))
         except (LookupError, Skip):
             run.counts["skipped:drain"] += 1
             return

@@ -96,9 +96,10 @@ class Reconfigured(Fact):
 
 @attrs.define(eq=False, kw_only=True)
 class Killed(Fact):
-    """`kill` was told the client that a key had."""
+    """`kill` was told the client that a key had, by its number."""
 
     key: str
+    client: int = -1
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -424,7 +425,7 @@ def line(fact: Fact) -> str:
     """One fact as a line of text."""
     words = []
     for field in attrs.fields(type(fact)):
-        if field.name in {"seq", "at", "answers", "params", "headers"}:
+        if field.name in {"seq", "at", "answers", "params", "headers", "told", "words"}:
             continue
         value = getattr(fact, field.name)
         if value is None or value == field.default:

@@ -12,6 +12,7 @@ from tests.simulation.checks_gate import check_gate, check_links
 from tests.simulation.checks_limits import check_connecting, check_further, check_kept, check_listing
 from tests.simulation.checks_lists import check_lists
 from tests.simulation.checks_places import check_openings, check_places, check_rounds
+from tests.simulation.checks_why import check_why
 from tests.simulation.ground import Fact, line
 from tests.simulation.oracle_law import Law, Violation
 
@@ -33,6 +34,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_openings,
     check_answered,
     check_rest,
+    check_why,
 )
 
 AROUND: Final = 12

@@ -92,7 +92,14 @@ class ServerLaw:
 
 @attrs.frozen(kw_only=True)
 class Law:
-    """The numbers of a world."""
+    """The numbers of a world.
+
+    Attributes:
+        longest: Seconds that a call may take.
+        records: How many ended calls the record keeps.
+        shown: What stands for each key where nobody is to be named, to the key.
+        people: What may stand nowhere in what is told.
+    """
 
     servers: Mapping[str, ServerLaw] = attrs.field(factory=dict)
     max_operations: int = 16
@@ -102,6 +109,12 @@ class Law:
     close_timeout: float = 5.0
     max_connecting: int = 8
     keepalive_expiry: float = 4.0
+    idle_timeout: float = 300.0
+    max_age: float = 3600.0
+    longest: float = 60.0
+    records: int = 4096
+    shown: Mapping[str, str] = attrs.field(factory=dict)
+    people: tuple[str, ...] = ()
 
     def weak(self, server: str) -> bool:
         """Whether the gate of a server's clients is the weaker one."""

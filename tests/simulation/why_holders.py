@@ -1,0 +1,100 @@
+"""Whether the calls that are said to have held places can have held them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.simulation.why_reading import NEAR, PLACE, head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.simulation.ground import Began, Ended
+    from tests.simulation.why_reading import Told
+    from tests.simulation.why_world import Around
+
+OF_THE_RUNTIME: Final = frozenset({"runtime-admission", "max_waiting_total"})
+WELL: Final = {"ok": ("ok", None), "tool-error": ("ok", None), "caller-cancelled": ("cancelled", "cancelled")}
+
+
+def wrong_holder(around: Around, told: Told) -> Iterator[str]:
+    """What is wrong about those who are said to have held places."""
+    named = list(told.use.get("held_by", ()))
+    if told.began.call in named:
+        yield "it is said to have held the place that it waited for"
+    for call in named:
+        wrong = _cannot(around, told, call)
+        if wrong:
+            yield f"{call} is said to have held a place, and {wrong}"
+    for clause in told.clauses("sibling"):
+        facts = clause["facts"]
+        if "held_by" in facts:
+            wrong = _otherwise(around, told, clause)
+            if wrong:
+                yield f"of {facts['held_by']} it tells {clause['text']!r}, and {wrong}"
+    head = head_of(told.headline)
+    found = None if head is None else PLACE.search(head.cause)
+    if found is not None and not any(f"`{call[:60]}`" in found.group(1) for call in named):
+        yield "its headline names none of those who held places"
+
+
+def _cannot(around: Around, told: Told, call: str) -> str:
+    began = around.began.get(call)
+    if began is None:
+        return "nobody made it"
+    if began.key != told.key and not _waited_for_the_runtime(told):
+        return f"it was of {began.key}"
+    waited = told.began.at + told.use["took"]  # it cannot have begun to wait later than that
+    if began.at > waited + NEAR:
+        return "it began later"
+    ended = around.ended.get(call)
+    law = around.law
+    settled = law.settle_timeout + law.cancel_grace + law.close_timeout + law.ping_timeout
+    if ended is not None and ended.at + settled < told.began.at:
+        return f"it was over {told.began.at - ended.at:.3f} s before"
+    if ended is not None and ended.at < told.began.at - NEAR and call not in around.requests:
+        return f"it sent nothing and had ended {told.began.at - ended.at:.4f} s before"
+    return ""
+
+
+def _waited_for_the_runtime(told: Told) -> bool:
+    stages = {name for name, _ in told.use["stages"]}
+    noted = {word for _, word, _ in told.use.get("facts", ())}
+    return bool(OF_THE_RUNTIME & (stages | noted))
+
+
+def _otherwise(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
+    facts = clause["facts"]
+    call: str = facts["held_by"]
+    began, ended = around.began.get(call), around.ended.get(call)
+    if began is None:
+        return "nobody made it"
+    if facts["tool"] and facts["tool"] != began.tool and began.tools >= 0:
+        return f"it was of {began.tool}"
+    over = ended is not None and ended.seq < told.fact.seq
+    if ("ended" in facts) is not over and not _in_that_instant(ended, told):
+        return "it had ended" if over else "it had not ended"
+    if "leased" in facts and told.began.at + facts["leased"] < began.at - NEAR:
+        return "it had not begun by then"
+    if ended is None or "ended" not in facts:
+        return ""
+    if abs(told.began.at + facts["ended"] - ended.at) > 0.06:
+        return f"it ended at {ended.at:.4f}"
+    return _as_it_ended(facts, clause["text"], began, ended)
+
+
+def _in_that_instant(ended: Ended | None, told: Told) -> bool:
+    return ended is not None and abs(ended.at - told.fact.at) <= NEAR
+
+
+def _as_it_ended(facts: Mapping[str, Any], text: str, began: Began, ended: Ended) -> str:
+    outcome, code = WELL.get(ended.code, (None, ended.code))
+    if outcome is None:
+        outcome = "refused" if ended.delivery in {"not-sent", "refused"} else "failed"
+    if began.repeats and facts["outcome"] == "failed":
+        return ""  # of the pass that held it, which another one followed
+    if facts["outcome"] != outcome:
+        return f"it was {outcome}"
+    if code is not None and not text.endswith(f"{outcome} {code})"):
+        return f"it ended {outcome} {code}"
+    return ""

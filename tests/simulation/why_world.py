@@ -1,0 +1,117 @@
+"""What happened around calls, by kind and key, as the checks of explanations ask for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, TypeVar
+
+from tests.simulation.checks_lists import Received
+from tests.simulation.ground import Answer, Began, Bound, Ended, Fact, Heard, Linked, Request, Unlinked, of
+from tests.simulation.why_reading import NEAR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.simulation.checks_lists import Listed
+    from tests.simulation.oracle_law import Law
+
+T = TypeVar("T", bound=Fact)
+
+
+
+class Around:
+    """The facts of one run, to be looked at by kind and time.
+
+    Args:
+        facts: All of them, in order.
+        law: What the run is held to.
+
+    Attributes:
+        began: How each call began, `ended` how it ended, `bound` what was handed out.
+        requests: The requests of each call.
+    """
+
+    def __init__(self, facts: list[Fact], law: Law) -> None:
+        self.facts = facts
+        self.law = law
+        self.began = {fact.call: fact for fact in of(facts, Began)}
+        self.ended = {fact.call: fact for fact in of(facts, Ended)}
+        self.bound = {fact.tools: fact for fact in of(facts, Bound)}
+        self.requests: dict[str, list[Request]] = {}
+        self._lists: Received | None = None
+        self.links: dict[int, Linked] = {}
+        self.link_keys: dict[int, set[str]] = {}
+        self._kinds: dict[type[Fact], tuple[list[float], list[Fact]]] = {}
+        for fact in facts:
+            times, same = self._kinds.setdefault(type(fact), ([], []))
+            times.append(fact.at)
+            same.append(fact)
+            if isinstance(fact, Request):
+                if fact.call is not None:
+                    self.requests.setdefault(fact.call, []).append(fact)
+                if fact.key is not None:
+                    self.link_keys.setdefault(fact.link, set()).add(fact.key)
+            elif isinstance(fact, Linked):
+                self.links[fact.link] = fact
+                if fact.key is not None:
+                    self.link_keys.setdefault(fact.link, set()).add(fact.key)
+
+    def within(self, kind: type[T], since: float, until: float) -> Iterator[T]:
+        """The facts of a kind from one time to another, both of them included, in order."""
+        times, same = self._kinds.get(kind, ([], []))
+        first, last = bisect_left(times, since - NEAR), bisect_right(times, until + NEAR)
+        return (fact for fact in same[first:last] if isinstance(fact, kind))
+
+    def at(self, kind: type[T], when: float, fits: Callable[[T], bool] = lambda fact: True) -> bool:
+        """Whether such a fact came about in that instant."""
+        return any(map(fits, self.within(kind, when, when)))
+
+    def since(self, kind: type[T], first: float, until: float, fits: Callable[[T], bool]) -> bool:
+        """Whether such a fact came about in between."""
+        return any(map(fits, self.within(kind, first, until)))
+
+    def received(self, server: str) -> list[Listed]:
+        """The lists of a server that came, in order."""
+        if self._lists is None:
+            self._lists = Received(self.facts, self.law)
+        lists = self._lists.lists
+        found = [each for (key, _, _), same in lists.items() if key.partition("|")[0] == server for each in same]
+        return sorted(found, key=lambda each: each.seq)
+
+    # ------------------------------------------------------------------ of a key
+
+    def heard(self, key: str, method: str, since: float, until: float) -> bool:
+        """Whether a client of a key took such a message."""
+        return self.since(
+            Heard, since, until, lambda fact: fact.method == method and self._of(fact.link, fact.key, key)
+        )
+
+    def answered(self, key: str, since: float, until: float, fits: Callable[[Answer], bool]) -> bool:
+        """Whether a client of a key took such an answer."""
+
+        def of_key(fact: Answer) -> bool:
+            request = fact.request
+            return request is not None and self._of(request.link, request.key, key) and fits(fact)
+
+        return self.since(Answer, since, until, of_key)
+
+    def unlinked(self, key: str, since: float, until: float) -> bool:
+        """Whether a link of a key ended."""
+        return self.since(Unlinked, since, until, lambda fact: self._of(fact.link, None, key))
+
+    def active(self, key: str, since: float, until: float) -> bool:
+        """Whether anything of a key went over the wire, or tried to."""
+        return (
+            self.since(Request, since, until, lambda fact: self._of(fact.link, fact.key, key))
+            or self.since(Linked, since, until, lambda fact: self._of(fact.link, fact.key, key))
+            or self.unlinked(key, since, until)
+            or self.answered(key, since, until, lambda fact: True)
+        )
+
+    def _of(self, link: int, named: str | None, key: str) -> bool:
+        if named is not None:
+            return named == key
+        known = self.link_keys.get(link)
+        if known is None:  # nothing on it ever said whose it is
+            return link in self.links and self.links[link].server == key.partition("|")[0]
+        return key in known
