@@ -11,29 +11,33 @@ Rules:
   later pass is its cause.
 * What was ended from outside (deadline, withdrawal, kill, close) is not repeated; a call may be withdrawn
   between two passes, too.
+* What is filed last is how the call ended for who made it: a doubt that a later pass could not end, and a
+  result that was kept back. Each pass before is filed as it ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 import attrs
 import trio
 
 from .._base.errors import ANSWERED, IN_DOUBT, AfpoolError
+from .._base.use import note_refusal
 from ._operation import execute
 from ._records import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._base.model import JsonObject, ToolContext, ToolResult
     from .._base.use import Use
     from ._bound import Binding
     from ._call import Call
+    from ._records import Records
 
 InDoubtAnswer: TypeAlias = Literal["raise", "repeat"]
 InDoubtCallback: TypeAlias = "Callable[[Use], InDoubtAnswer]"
+Check: TypeAlias = "Callable[[ToolResult], Awaitable[ToolResult]]"
 
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
@@ -54,9 +58,10 @@ class Passes:
         withdrawn: Set where the call was withdrawn between two passes.
     """
 
-    __slots__ = ("_scope", "call", "encoded", "repeats", "withdrawn")
+    __slots__ = ("_scope", "_unfiled", "call", "encoded", "repeats", "withdrawn")
 
     def __init__(self) -> None:
+        self._unfiled: Use | None = None
         self.call: Call | None = None
         self.encoded: bytes | None = None
         self.repeats = 0
@@ -79,21 +84,74 @@ class Passes:
         self.call = call
         call.use.repeat = self.repeats
 
+    def over(self, use: Use, records: Records) -> None:
+        """A pass is over, with a use of its own. It is filed once it is known whether the call is over, too."""
+        self._unfiled = use
+        records.unfiled[id(use)] = use
+
+    def file(self, records: Records) -> None:
+        """File the pass that is over; safe to repeat. Synchronous."""
+        use, self._unfiled = self._unfiled, None
+        if use is not None:
+            del records.unfiled[id(use)]
+            records.file(use)
+
+    def ends(self, error: AfpoolError, now: float) -> None:
+        """The call ends with this, whatever its last pass ended with: write that down."""
+        call = self.call
+        if call is None or call.use.ended_at is not None:
+            return
+        use = call.use
+        if use.code is not None and use.code != error.code:
+            use.note("repeat", use.code, now)
+            use.cause = use.happened = use.was = use.became = None
+        note_refusal(use, error)
+
+    def cancelled(self) -> None:
+        """The caller was cancelled when its last pass was over and not filed."""
+        use = self._unfiled
+        if use is not None:
+            use.outcome = use.code = "cancelled"
+
 
 @trio.lowlevel.enable_ki_protection
-async def execute_recognised(binding: Binding, args: JsonObject, ctx: ToolContext) -> ToolResult:
+async def execute_recognised(
+    binding: Binding, args: JsonObject, ctx: ToolContext, check: Check | None = None
+) -> ToolResult:
     """Run a tool call, again where it ended in doubt and may be repeated; see the module.
 
+    Args:
+        binding: What it stands on.
+        args: Its arguments.
+        ctx: Who asks, until when.
+        check: Looks at the result before the call has ended well; gives it, or raises.
+
     Raises:
-        AfpoolError: As `execute`; in doubt also where a repeat was not sent or was refused.
+        AfpoolError: As `execute`; in doubt also where a repeat was not sent or was refused. What `check`
+            raises.
     """
+    pool = binding.actor.pool
+    passes = Passes()
+    try:
+        result = await _passes(binding, args, ctx, passes)
+        return result if check is None else await check(result)
+    except AfpoolError as error:
+        passes.ends(error, pool.seams.now())
+        raise
+    except trio.Cancelled:
+        passes.cancelled()
+        raise
+    finally:
+        passes.file(pool.records)
+
+
+async def _passes(binding: Binding, args: JsonObject, ctx: ToolContext, passes: Passes) -> ToolResult:
     pool = binding.actor.pool
     if ctx.deadline is None:
         ctx = attrs.evolve(ctx, deadline=pool.seams.now() + pool.limits.deadline)
     if ctx.call_id is None:
         ctx = attrs.evolve(ctx, call_id=f"call-{pool.seams.next_id()}")
     assert ctx.deadline is not None
-    passes = Passes()
     doubt: AfpoolError | None = None
     while True:
         try:
@@ -118,6 +176,7 @@ async def execute_recognised(binding: Binding, args: JsonObject, ctx: ToolContex
         if use is ctx.use and use.ended_at is None:
             # it goes on with the next pass; how this one ended is filed by itself
             pool.records.file(use.split())
+        passes.file(pool.records)
         passes.repeats += 1
         # the next pass begins with every check anew, so that nothing of this wait has to be looked at
         pool.between[passes] = None
@@ -134,7 +193,9 @@ def _delay(binding: Binding, passes: Passes, error: AfpoolError, deadline: float
     """Decide about a repeat: the seconds to wait first, or `None` for no repeat."""
     server, pool, call = binding.actor.server, binding.actor.pool, passes.call
     assert call is not None
-    if call.interrupted is not None or passes.repeats >= server.max_repeats or pool.on_in_doubt is None:
+    if server.repeat == "never" or pool.on_in_doubt is None:
+        return None
+    if call.interrupted is not None or passes.repeats >= server.max_repeats:
         return None
     if error.delivery != IN_DOUBT and error.code not in TRANSIENT:
         return None

@@ -115,16 +115,10 @@ class BoundTool(Tool):
         """
         binding = self.binding
         server = binding.actor.server
-        if server.validate_output:
-            return self._execute_validated(args, ctx)
-        if server.repeat == "never":
+        check = self.validate_output if server.validate_output else None
+        if check is None and server.repeat == "never":
             return execute(binding, args, ctx)
-        return execute_recognised(binding, args, ctx)
-
-    async def _execute_validated(self, args: JsonObject, ctx: ToolContext) -> ToolResult:
-        run = execute if self.binding.actor.server.repeat == "never" else execute_recognised
-        result: ToolResult = await run(self.binding, args, ctx)
-        return await self.validate_output(result)
+        return execute_recognised(binding, args, ctx, check)
 
     async def validate_output(self, result: ToolResult) -> ToolResult:
         """Validate the structured content of a result against the tool's listed output schema.

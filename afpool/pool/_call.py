@@ -251,6 +251,8 @@ class Call:
         """Be the send gate: raise if the request may not cross this boundary."""
         # only asked before an attempt's first byte; what an earlier attempt sent was answered `refused`
         self.begun = False
+        if self.use.waits_for == "server":
+            self.use.waits_for = None
         self.recheck(stage)
 
     def failed(self, stage: str, word: str) -> None:

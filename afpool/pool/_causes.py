@@ -20,7 +20,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from actors import ActorError
+
 from .._base.errors import (
+    ActorCrashed,
     AfpoolError,
     BindingChanged,
     ClientClosed,
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 HOLDERS_NAMED: Final = 16
 CURIOUS_KEPT: Final = 32
 OPEN_FAILED: Final = "open-failed"
+GONE: Final = (ClientClosed, LocalSessionHandleLostError, SessionExpiredError)
+"""What an ended client answers."""
 _IS_ERROR: Final = b'"isError"'
 
 
@@ -271,10 +276,12 @@ def cause_of(call: Call, error: AfpoolError) -> Event | None:
         return _bound_otherwise(call)
     if isinstance(error, PoolClosed):
         return actor.pool.closed_by
-    if isinstance(error, ClientClosed | LocalSessionHandleLostError | SessionExpiredError):
+    if isinstance(error, GONE):
         return None if call.client is None else call.client.ended
     if isinstance(error, DeadlineExceeded):
         return _held_up(call)
+    if isinstance(error, ActorCrashed) and isinstance(behind, ActorError):
+        return actor.crashed
     event: Event | None = getattr(behind, "happened", None)
     return event
 

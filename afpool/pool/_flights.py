@@ -14,7 +14,7 @@ import trio
 from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
-from ._causes import tell_curious
+from ._causes import GONE, tell_curious
 from ._posting import post, taken, waited
 from ._refusals import copy_error
 
@@ -117,6 +117,8 @@ async def _fly(
         flight.error = OpenFailed("the tool list was not received in time; nothing of a call was sent")
         flight.error.__cause__ = error
     except AfpoolError as error:
+        if error.happened is None and isinstance(error, GONE):
+            error.because(client.ended)  # whoever waits for the list has another client, or none
         flight.error = error
     except Exception as error:  # noqa: BLE001 -- a fault here is the lister's, never the runtime's
         flight.error = OpenFailed(f"the tool list could not be read ({type(error).__name__})")

@@ -167,8 +167,12 @@ async def execute(
             hand_over(call, trip, answered=False)
         else:
             give_back(call, answered=outcome == "ok" or (trip is not None and trip.answered))
-        if use is not ctx.use:
-            pool.records.file(use)  # else whoever dispatched the call does, when all of it is over
+        if use is ctx.use:
+            pass  # whoever dispatched the call files it, when all of it is over
+        elif passes is None:
+            pool.records.file(use)
+        else:
+            passes.over(use, pool.records)
         if pool.closing:
             pool.background.look()
 

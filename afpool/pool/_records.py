@@ -72,13 +72,14 @@ class Records:
         events: The events that are kept.
         bytes: What the kept uses take, as estimated.
         filed: How many uses were filed since the pool was opened.
+        unfiled: The uses of calls whose request is over and which are not: what came is being looked at.
         failures: How often somebody who listens or traces raised, or background work did.
         tracers: Told of each call when it begins and when it is filed, both in its caller's task.
     """
 
     __slots__ = (
         "_index", "_later", "_most_bytes", "_most_uses", "_now", "_on_event", "_on_use", "_running", "bytes",
-        "events", "failures", "filed", "tracers", "uses",
+        "events", "failures", "filed", "tracers", "unfiled", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +91,7 @@ class Records:
         on_use: Callable[[Use], object] | None = None,
     ) -> None:
         self.uses: deque[Use] = deque()
+        self.unfiled: dict[int, Use] = {}
         self.events = EventRing()
         self.bytes = 0
         self.filed = 0
@@ -251,6 +253,7 @@ class Records:
         A call that ended in doubt and was asked for again has one for each time.
         """
         found = [call.use for call in self._running.values() if call.use.call_id == call_id]
+        found += [use for use in self.unfiled.values() if use.call_id == call_id]
         found.reverse()
         kept = self._index.get(call_id)
         if isinstance(kept, deque):

@@ -87,6 +87,7 @@ _NOTES: Final[dict[str, str]] = {
     "admission": "waiting for a place gave {words}",
     "runtime-admission": "waiting for a place of the runtime gave {words}",
     "renegotiation": "the first client ended with {words}",
+    "repeat": "a repeat of it ended with {words}",
     "progress": "the caller's progress callback raised {words}",
     "server-request": "the server asked: {words}",
     "generation": "the list that came later is of generation {words}",

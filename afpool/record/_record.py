@@ -66,6 +66,7 @@ class Record:
         uses = {id(use): use for use in self._running.values()}
         for call in self.pool.running.values():
             uses[id(call.use)] = call.use
+        uses |= self.pool.records.unfiled
         return sorted(uses.values(), key=lambda use: use.began_at)
 
     def call(self, call_id: str) -> list[Use]:

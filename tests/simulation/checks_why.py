@@ -37,6 +37,7 @@ Part: TypeAlias = Callable[["Around", Told], Iterator[tuple[str, str]]]
 OUTCOMES: Final = {"ok": "ok", "tool-error": "ok", "caller-cancelled": "cancelled"}
 TOO_LATE: Final = "it may have left it, since the record keeps"
 NOTHING: Final = "which keeps no call"
+MORE: Final = "more events of its key"
 
 
 def check_why(facts: list[Fact], law: Law) -> Iterator[Violation]:
@@ -113,7 +114,7 @@ def _is_the_call(around: Around, told: Told) -> Iterator[tuple[str, str]]:
         yield "W2", f"its verdict was {ended.delivery}, not {use['delivery']}"
     if around.law.shown.get(use["key"] or "") != told.key or use["server"] != told.server:
         yield "W2", f"its key was {told.key}, not {use['key']} of {use['server']}"
-    if began.tools >= 0 and (use["tool"], use["method"]) != (began.tool, "tools/call"):
+    if not began.is_operation and (use["tool"], use["method"]) != (began.tool, "tools/call"):
         yield "W2", f"what was called was {began.tool}, not {use['tool']} by {use['method']}"
     if use["took"] is None or abs(began.at + use["took"] - ended.at) > 0.06:
         yield "W2", f"it took {ended.at - began.at:.6f} s, not {use['took']}"
@@ -149,15 +150,15 @@ def _names_nobody(around: Around, told: Told) -> Iterator[tuple[str, str]]:
 
 
 def _events(around: Around, told: Told) -> Iterator[tuple[str, str]]:
-    for clause in told.clauses("event"):
-        event = _event(around, told, clause)
-        if event is not None and not isinstance(event, str):
-            wrong = false_event(around, event)
-            if wrong:
-                yield "W3", f"it tells that {event.kind} at {event.at:.4f} of {event.key}, and {wrong}"
-        elif event:
+    events = [_event(around, told, clause) for clause in told.clauses("event") if MORE not in clause["text"]]
+    for event in events:
+        if isinstance(event, str):
             yield "W3", event
-    wrong = wrong_cause(around, told, [_event(around, told, clause) for clause in told.clauses("event")])
+            continue
+        wrong = false_event(around, event)
+        if wrong:
+            yield "W3", f"it tells that {event.kind} at {event.at:.4f} of {event.key}, and {wrong}"
+    wrong = wrong_cause(around, told, events)
     if wrong:
         yield "W3", wrong
 

@@ -102,8 +102,10 @@ def _list_changed(around: Around, event: Happened) -> str:
 
 def _stream_lost(around: Around, event: Happened) -> str:
     since, until = event.at - LAG, event.at
-    ended = around.unlinked(event.key, since, until) or around.answered(
-        event.key, since, until, lambda answer: True
+    ended = (
+        around.unlinked(event.key, since, until)
+        or around.answered(event.key, since, until, lambda answer: True)
+        or around.heard(event.key, "notifications/cancelled", since, until)
     )
     return "" if ended else "no stream of that key ended then"
 
