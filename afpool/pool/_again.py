@@ -54,14 +54,16 @@ class Passes:
     Attributes:
         call: Of the pass under way, or of the last one.
         encoded: The arguments, from the second pass on.
+        follows: The use that the next pass writes into, where that is not its door's.
         repeats: How many passes followed the first.
         withdrawn: Set where the call was withdrawn between two passes.
     """
 
-    __slots__ = ("_scope", "_unfiled", "call", "encoded", "repeats", "withdrawn")
+    __slots__ = ("_scope", "_unfiled", "call", "encoded", "follows", "repeats", "withdrawn")
 
     def __init__(self) -> None:
         self._unfiled: Use | None = None
+        self.follows: Use | None = None
         self.call: Call | None = None
         self.encoded: bytes | None = None
         self.repeats = 0
@@ -173,9 +175,12 @@ async def _passes(binding: Binding, args: JsonObject, ctx: ToolContext, passes: 
         assert passes.call is not None
         passes.encoded = passes.call.args  # whatever becomes of the host's own object meanwhile
         use = passes.call.use
+        # it goes on with the next pass; how this one ended is filed by itself
         if use is ctx.use and use.ended_at is None:
-            # it goes on with the next pass; how this one ended is filed by itself
             pool.records.file(use.split())
+        elif use is not ctx.use:
+            passes.follows = use.copy()
+            passes.follows.split()
         passes.file(pool.records)
         passes.repeats += 1
         # the next pass begins with every check anew, so that nothing of this wait has to be looked at

@@ -78,6 +78,8 @@ def use_of(
     if given is not None and first and given.ended_at is None:
         use = given
         use.server = actor.server.name
+    elif passes is not None and passes.follows is not None:
+        use = passes.follows
     else:
         named = "" if errand is None else errand.named
         use = Use(call_id, actor.server.name, named, now)

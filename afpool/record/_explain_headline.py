@@ -41,10 +41,13 @@ def headline(view: View, changed: str) -> str:
     elif use.outcome is None:
         head = "ended, and was not filed yet"
     else:
-        head = f"failed {quoted(use.code)}" + (", in doubt," if use.delivery == "in-doubt" else "")
+        head = f"failed {quoted(use.code)}" + (", in doubt" if use.delivery == "in-doubt" else "")
+    where = _where(view)
+    if where and use.delivery == "in-doubt" and use.outcome == "failed":
+        where = f",{where}"
     cause = _without_event(view) if view.event is None else _caused(view, view.event)
     tail = "; ".join(part for part in (changed, notes(use), _held(view)) if part)
-    text = f"{head}{_where(view)}, {took(view.whole)} after the call began: {cause}"
+    text = f"{head}{where}, {took(view.whole)} after the call began: {cause}"
     return f"{text}; {tail}" if tail else text
 
 
@@ -87,8 +90,10 @@ def _ago(view: View, event: Event) -> str:
 
 
 def _where(view: View) -> str:
-    """Say at which stage it ended."""
+    """Say at which stage it ended; not of a repeat that proved nothing about what was sent before."""
     use = view.use
+    if any(stage == "repeat" for stage, _, _ in use.facts or ()):
+        return ""
     stages = [stage for stage in view.stages if stage.name != "woken"]
     if not stages:
         return ""

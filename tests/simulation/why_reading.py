@@ -22,7 +22,7 @@ NEAR: Final = 2e-5
 
 TIME: Final = r"(-?[\d,.]+ (?:ms|s|min [\d]+ s|h \d+ min))"
 HEAD: Final = re.compile(
-    rf"^(refused|failed|cancelled)(?: `([^`]*)`)?(, in doubt,)?(.*?), {TIME} after the call began: (.+)$",
+    rf"^(refused|failed|cancelled)(?: `([^`]*)`)?(, in doubt)?(.*?), {TIME} after the call began: (.+)$",
     re.DOTALL,
 )
 EARLIER: Final = re.compile(rf"{TIME} earlier\b")
@@ -51,7 +51,7 @@ def head_of(text: str) -> Head | None:
     if found is None:
         return None
     outcome, code, doubt, where, after, cause = found.groups()
-    return Head(outcome, code, doubt is not None, where.strip(), after, cause)
+    return Head(outcome, code, doubt is not None, where.strip(", "), after, cause)
 
 
 def same_time(text: str, seconds: float) -> bool:
