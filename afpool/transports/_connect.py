@@ -24,6 +24,8 @@ from afpool.transports._tls_tunnel import TlsInTlsWire
 from afpool.transports._wire import SocketWire, Wire, WireClosed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from afpool.transports._origin import Origin
     from afpool.transports._proxy import Proxy
 
@@ -47,11 +49,37 @@ _UNIX_WAIT_MAX: Final = 0.2
 
 @attrs.define(eq=False)
 class _Name:
-    """What is kept of one name."""
+    """What is kept of one name.
+
+    Its look-ups run in threads, a few at once. Many may ask at the same time (a server with a thousand keys
+    has come back) and a look-up may take seconds (its first name server is gone): whoever had to wait for a
+    thread takes what the look-up before it has found, or failed with, and makes none of its own.
+
+    Attributes:
+        limiter: How many threads it may occupy.
+        addresses: What was found last, in the order in which they are tried.
+        until: How long that counts.
+        ended: How many look-ups have come to an end.
+        failure: What the last of them failed with.
+    """
 
     limiter: trio.CapacityLimiter
     addresses: list[Address] = attrs.field(factory=list)
     until: float = float("-inf")
+    ended: int = 0
+    failure: OSError | UnicodeError | None = None
+
+    def look_up(
+        self, resolve: Callable[[], list[Address]], ended: int
+    ) -> list[Address] | OSError | UnicodeError:
+        """Ask, unless a look-up has ended since `ended` was read; in a thread, and filed before it ends."""
+        if self.ended == ended:
+            try:
+                self.addresses, self.failure = _alternate(resolve()), None
+            except (OSError, UnicodeError) as error:
+                self.failure = error
+            self.ended += 1
+        return self.addresses if self.failure is None else self.failure
 
 
 class Connector:
@@ -179,16 +207,17 @@ class Connector:
             name = self._names[host, port] = _Name(trio.CapacityLimiter(self._resolve_limit))
         elif seams.now() < name.until:
             return name.addresses
-        try:
-            found: list[Address] = await seams.in_thread(lambda: seams.resolve(host, port), name.limiter)
-        except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or type(error).__name__
-            raise ConnectFailed("resolve", f"the {whom}'s name cannot be resolved: {why}") from error
+        ended = name.ended
+        found: list[Address] | OSError | UnicodeError = await seams.in_thread(
+            lambda: name.look_up(lambda: seams.resolve(host, port), ended), name.limiter
+        )
+        if not isinstance(found, list):
+            why = getattr(found, "strerror", None) or type(found).__name__
+            raise ConnectFailed("resolve", f"the {whom}'s name cannot be resolved: {why}") from found
         if not found:
             raise ConnectFailed("resolve", f"the {whom}'s name has no address")
-        name.addresses = _alternate(found)
         name.until = seams.now() + ADDRESSES_KEPT
-        return name.addresses
+        return found
 
     async def _first_of(self, addresses: list[Address], whom: str) -> Connected:
         """Connect to the first address that answers, each next one 250 ms behind the one before."""
