@@ -39,6 +39,7 @@ from ._subscriptions import client_gone
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .._base.fair import Seat
     from .._base.identity import PoolKey
     from ._actor import KeyActor
     from ._events import Event
@@ -97,7 +98,9 @@ class Openings:
         self._backoffs: dict[tuple[PoolKey, str], Backoff] = {}
         self._closing: set[int] = set()
         self._using: Counter[PoolKey] = Counter()  # lists on their way
-        self._roomless: dict[KeyActor, None] = {}  # whose opening waits for room
+        # Whose openings wait for room. By seat: one that was cancelled may not have ended when its key's next
+        # one waits here.
+        self._roomless: dict[Seat, KeyActor] = {}
         self.under_way: dict[int, UnderWay] = {}  # by token
         self.clients: dict[int, Client] = {}
         limits = pool.limits
@@ -269,7 +272,7 @@ class Openings:
         if rooms.try_enter(actor.server.name, tenant, actor.key):
             return
         seat = rooms.wait(actor.server.name, tenant, actor.key)
-        self._roomless[actor] = None
+        self._roomless[seat] = actor
         try:
             self._evict_for(actor)
             self.refuse_circles(actor)
@@ -278,12 +281,13 @@ class Openings:
             rooms.give_up(seat)
             raise
         finally:
-            del self._roomless[actor]
+            del self._roomless[seat]
 
     def refuse_circles(self, actor: KeyActor) -> None:
         """Refuse calls of a key that wait for room which is free only after them; see `_circles`."""
-        if actor in self._roomless:
-            refuse_without_room(self._pool, actor, self._roomless)
+        roomless = set(self._roomless.values())
+        if actor in roomless:
+            refuse_without_room(self._pool, actor, roomless)
 
     def _room_left(self, actor: KeyActor) -> None:
         self.rooms.leave(actor.server.name, actor.projection.tenant, actor.key)
@@ -312,7 +316,7 @@ class Openings:
         rooms, tenant = self.rooms, actor.projection.tenant
         served = (
             waiter
-            for waiter in self._roomless
+            for waiter in self._roomless.values()
             if waiter.projection.tenant == tenant or not rooms.has_share(waiter.projection.tenant)
         )
         return self.evict(actor, why="room", room_for=next(served, None))

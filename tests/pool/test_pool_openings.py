@@ -374,6 +374,41 @@ async def test_an_opening_that_finds_no_idle_client_waits():
         assert openings(w) == 2
 
 
+async def test_an_opening_that_replaces_a_cancelled_one_gets_its_room():
+    """A cancelled opening may not have ended when its key's next one waits for room; each has its own mark."""
+    async with world(tools=[FakeTool("block")], pool={"max_clients": 1}) as w, trio.open_nursery() as nursery:
+        bobs = await w.tool(BOB, "block")
+        block = await w.tool(name="block")
+        event = trio.Event()
+        w.server.on("tools/call", HoldAnswer(event), tool="block", times=1)
+        call = start(nursery, lambda: block.call(identity=ALICE))
+        await w.server.wait_for("tools/call")
+
+        async def asks(scope: trio.CancelScope) -> None:
+            with scope:
+                await bobs.call(identity=BOB)
+
+        rooms = w.pool.openings.rooms
+        for number in range(160):  # which of the two goes first is the scheduler's to say
+            first, second = trio.CancelScope(), trio.CancelScope()
+            nursery.start_soon(asks, first)
+            await until(lambda: rooms.waiting == 1)
+            nursery.start_soon(asks, second)
+            for _ in range(number % 4):
+                await trio.lowlevel.checkpoint()
+            first.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            second.cancel()
+            await until(lambda: rooms.waiting == 0)
+        last = start(nursery, lambda: bobs.call(identity=BOB))
+        await until(lambda: rooms.waiting == 1)
+        event.set()
+        await call.answer()
+        await last.answer()
+        assert not [each for each in w.pool.records.events if each.kind == "open-failed"]
+        await until(lambda: rooms.used == len(w.pool.openings.clients) == 1)
+
+
 async def test_a_client_that_lists_is_in_use():
     """Room is made of nobody's list that is on its way."""
     async with world(pool={"max_clients": 1}) as w, trio.open_nursery() as nursery:
