@@ -14,6 +14,7 @@ A run that takes too much real time is ended with the stacks of all tasks, whate
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 import signal
@@ -143,6 +144,7 @@ async def _live(
     main: Callable[[Sim], Awaitable[object]], seed: str, clock: MockClock, trace: list[str]
 ) -> None:
     network = Network(f"{seed}/network", trace, clock.current_time)
+    _hasten(clock, network)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         sim = Sim(seed, Seams(), network, clock, dice(seed, "world"), nursery, trace)
@@ -167,6 +169,25 @@ async def _live(
             raise failure
         finally:
             failure = None
+
+
+def _hasten(clock: MockClock, network: Network) -> None:
+    """Make a run cheaper: nothing of the clock but its jumps is used, and the network's due things are jumped
+    to as the deadlines of tasks are, so that its task needs no deadline of its own for each of them.
+    """
+    changed: Any = clock
+
+    def jump() -> None:
+        deadlines = scheduler.GLOBAL_RUN_CONTEXT.runner.deadlines
+        until = min(deadlines.next_deadline(), network.wakes_at)
+        if changed._virtual_base < until < math.inf:
+            changed._virtual_base = until
+        if network.wakes_at <= until < math.inf:
+            network.rouse()
+
+    changed._autojump = jump
+    changed.current_time = lambda: changed._virtual_base
+    network.now = clock.current_time
 
 
 def _threads(

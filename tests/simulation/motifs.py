@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.simulation.making import SLOW
 from tests.simulation.steps import Call, Step
 
 if TYPE_CHECKING:
@@ -94,8 +95,11 @@ class Scene:
             return {"seconds": swarm.seconds(0.01, 8 if self.span > 1 else 1)}
         if kind in {"progress", "chatty"}:
             return {"steps": swarm.random.randint(1, 5), "seconds": swarm.pick([0, 0, 0.05, 0.5])}
+        weather = self.world.weather
+        # What is long takes minutes of simulated time there, at a real cost, and shows nothing but patience.
+        narrow = weather.buffer <= SLOW or 0 < weather.piece < 100
         if kind == "big":
-            return {"size": swarm.pick([1000, 9000, 40000])}
+            return {"size": swarm.pick([1000, 9000] if narrow else [1000, 9000, 40000])}
         if kind == "ask":
             methods = [
                 "elicitation/create",
@@ -108,8 +112,8 @@ class Scene:
         if kind == "rounds":
             return {"rounds": swarm.pick([1, 1, 2, 3, 12])}
         if kind == "structured":
-            return swarm.pick([{}, {}, {"bad": True}, {"none": True}, {"size": 90_000}])
-        return {"pad": swarm.pick([3000, 70000])} if swarm.chance(0.05) else {}
+            return swarm.pick([{}, {}, {"bad": True}, {"none": True}, {"size": 9000 if narrow else 90_000}])
+        return {"pad": swarm.pick([3000, 9000 if narrow else 70000])} if swarm.chance(0.05) else {}
 
     def binding(self) -> Any:
         """Which of the bound tools in hand a call holds."""

@@ -292,7 +292,7 @@ class Network:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._task: trio.lowlevel.Task | None = None
-        self._wake_at = math.inf
+        self.wakes_at = math.inf
 
     # ------------------------------------------------------------------ time
 
@@ -302,7 +302,12 @@ class Network:
             return
         self._number += 1
         heapq.heappush(self._due, (when, self._number, what))
-        if when < self._wake_at and self._task is not None:
+        if when < self.wakes_at:
+            self.rouse()
+
+    def rouse(self) -> None:
+        """Let the task look what is due: called by the clock when `wakes_at` has come."""
+        if self._task is not None:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
@@ -317,19 +322,17 @@ class Network:
             await self._sleep(due[0][0] if due else math.inf)
 
     async def _sleep(self, until: float) -> None:
-        self._wake_at = until
-
         def abort(_: object) -> trio.lowlevel.Abort:
             self._task = None
             return trio.lowlevel.Abort.SUCCEEDED
 
-        with trio.CancelScope(deadline=until):
-            self._task = trio.lowlevel.current_task()
-            try:
-                await trio.lowlevel.wait_task_rescheduled(abort)
-            finally:
-                self._task = None
-                self._wake_at = -math.inf
+        self._task = trio.lowlevel.current_task()
+        self.wakes_at = until
+        try:
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        finally:
+            self._task = None
+            self.wakes_at = math.inf
 
     # ------------------------------------------------------------------ who is there
 
