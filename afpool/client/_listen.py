@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from ..protocol import Message
     from ._client import Client
+    from ._settings import Unheard
     from ._sse_channel import SseChannel
     from ._stream_channel import StreamChannel
 
@@ -307,11 +308,14 @@ class Listener:
         if state != "connecting":
             self._decided.set()
         # what was announced while nobody listened has not been heard
-        if (state == "lost" and was == "listening") or (
-            state == "listening" and (was == "lost" or self._late)
-        ):
-            self._late = False
-            self.client.hooks.stream_lost(self.client)
+        if state == "lost" and was == "listening":
+            why: Unheard = "lost"
+        elif state == "listening" and (was == "lost" or self._late):
+            why = "again" if was == "lost" else "late"
+        else:
+            return
+        self._late = False
+        self.client.hooks.stream_lost(self.client, why)
 
     async def _run(self) -> None:
         assert self._scope is not None

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ..protocol import Message, Negotiated
     from ..transports import Headers, StdioProcess
     from ._endpoint import Endpoint
-    from ._settings import ClientSettings, Hooks
+    from ._settings import ClientSettings, Hooks, Unheard
     from ._trip import Answer
 
 # Silence is taken for a server of before 2026, so a server that is only slow to start must not look like one.
@@ -123,7 +123,7 @@ class _Muffled:
     def list_changed(self, client: Client, /) -> None:
         """Nobody has listed yet."""
 
-    def stream_lost(self, client: Client, /) -> None:
+    def stream_lost(self, client: Client, why: Unheard, /) -> None:
         """Nobody listens yet."""
 
     def lost(self, client: Client, reason: str, /) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ._client import Client
 
 
+Unheard: TypeAlias = Literal["lost", "again", "late"]
+"""How it came that nobody listened for a while."""
+
+
 class Hooks(Protocol):
     """What a client tells its owner. Synchronous; must not raise."""
 
@@ -26,8 +30,8 @@ class Hooks(Protocol):
         """The server announced another tool list."""
         ...
 
-    def stream_lost(self, client: Client, /) -> None:
-        """Changes are not heard of for a while."""
+    def stream_lost(self, client: Client, why: Unheard, /) -> None:
+        """Changes may not have been heard: the stream was lost, is there again, or came late."""
         ...
 
     def lost(self, client: Client, reason: str, /) -> None:

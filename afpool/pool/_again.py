@@ -17,7 +17,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 import attrs
@@ -29,6 +28,8 @@ from ._operation import execute
 from ._records import logger
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from .._base.model import JsonObject, ToolContext, ToolResult
     from .._base.use import Use
     from ._bound import Binding
@@ -87,7 +88,7 @@ class Passes:
         call.use.repeat = self.repeats
 
     def over(self, use: Use, records: Records) -> None:
-        """A pass is over, with a use of its own. It is filed once it is known whether the call is over, too."""
+        """A pass with a use of its own is over; it is filed once it is known whether the call is, too."""
         self._unfiled = use
         records.unfiled[id(use)] = use
 

@@ -14,9 +14,10 @@ import attrs
 import trio
 
 from .._base.answers import CacheScope, Completion, Items, PromptResult, ResourceResult
-from .._base.errors import InvalidArguments
+from .._base.errors import AfpoolError, InvalidArguments
 from .._base.model import ToolContext
 from ..client import Errand
+from ..client._errand import SUBSCRIBE, UNSUBSCRIBE
 from ..protocol import (
     LOG_LEVELS,
     NotJson,
@@ -26,6 +27,7 @@ from ..protocol import (
     uri_members,
 )
 from ._asking import check_identity
+from ._causes import file_refused
 from ._flights import client_for
 from ._listing import Asker
 from ._operation import execute
@@ -128,17 +130,17 @@ class BoundServer:
                 `max_message` in all.
         """
         errand = Errand("resources/list", ("resources",), items="resources")
-        return await self._run(lambda: errand, _items, identity, how)
+        return await self._run(errand.method, lambda: errand, _items, identity, how)
 
     async def resource_templates(self, *, identity: CallerIdentity, **how: Unpack[Asking]) -> Items:
         """List all resource templates (`resources/templates/list`); raises as `resources`."""
         errand = Errand("resources/templates/list", ("resources",), items="resourceTemplates")
-        return await self._run(lambda: errand, _items, identity, how)
+        return await self._run(errand.method, lambda: errand, _items, identity, how)
 
     async def prompts(self, *, identity: CallerIdentity, **how: Unpack[Asking]) -> Items:
         """List all prompts (`prompts/list`); raises as `resources`."""
         errand = Errand("prompts/list", ("prompts",), items="prompts")
-        return await self._run(lambda: errand, _items, identity, how)
+        return await self._run(errand.method, lambda: errand, _items, identity, how)
 
     async def read_resource(
         self, uri: str, *, identity: CallerIdentity, **how: Unpack[Asking]
@@ -158,7 +160,7 @@ class BoundServer:
             _text(uri, "a URI")
             return Errand("resources/read", ("resources",), uri_members(uri), routed=uri)
 
-        return await self._run(make, _resource, identity, how)
+        return await self._run("resources/read", make, _resource, identity, how)
 
     async def get_prompt(
         self,
@@ -187,7 +189,7 @@ class BoundServer:
                 "prompts/get", ("prompts",), prompt_members(name, arguments), routed=name, named=name
             )
 
-        return await self._run(make, _prompt, identity, how)
+        return await self._run("prompts/get", make, _prompt, identity, how)
 
     async def complete(
         self,
@@ -220,7 +222,7 @@ class BoundServer:
             members = completion_members(ref, {"name": name, "value": value}, context)
             return Errand("completion/complete", ("completions",), members)
 
-        return await self._run(make, _completion, identity, how)
+        return await self._run("completion/complete", make, _completion, identity, how)
 
     async def set_log_level(self, level: str, *, identity: CallerIdentity, **how: Unpack[Asking]) -> None:
         """Say from which level on the server shall log to the pool's `on_log`.
@@ -247,7 +249,7 @@ class BoundServer:
             if call.actor.machine.epoch == call.binding.epoch:  # else nobody stands behind it any more
                 call.actor.log_level = level
 
-        await self._run(make, read, identity, how)
+        await self._run("logging/setLevel", make, read, identity, how)
 
     async def subscribe(self, uri: str, *, identity: CallerIdentity, **how: Unpack[Asking]) -> Subscription:
         """Subscribe to a resource; iterate over what is returned to hear of its changes.
@@ -277,7 +279,7 @@ class BoundServer:
 
         subscription = Subscription(self.binding, uri, identity)
         try:
-            return await self._run(make, read, identity, how)
+            return await self._run(SUBSCRIBE, make, read, identity, how)
         except BaseException:
             subscription.close()
             raise
@@ -293,7 +295,11 @@ class BoundServer:
         """
         actor = self.binding.actor
         await trio.lowlevel.checkpoint()
-        check_identity(actor, identity, self.binding.keyed_on)
+        try:
+            check_identity(actor, identity, self.binding.keyed_on)
+        except AfpoolError as error:
+            file_refused(self.binding, UNSUBSCRIBE, how.get("call_id"), error)
+            raise
         current = actor.machine.client
         mine = [entry for entry in of(actor, uri) if entry.binding is self.binding]
         there = any(current is not None and entry.client_id == current.id for entry in mine)
@@ -302,25 +308,34 @@ class BoundServer:
             entry.drop()
             last = forget(entry)
         if last and there:
-            await self._run(lambda: unsubscribe_errand(uri), _nothing, identity, how)
+            await self._run(UNSUBSCRIBE, lambda: unsubscribe_errand(uri), _nothing, identity, how)
 
     async def _run(
         self,
+        method: str,
         make: Callable[[], Errand],
         read: Callable[[Received, Call], T],
         identity: CallerIdentity,
         how: Asking,
     ) -> T:
         try:
-            errand = make()
-        except NotJson as error:
-            await trio.lowlevel.checkpoint()
-            raise InvalidArguments(f"{error}; nothing was sent") from None
+            errand = self._made(method, make, how)
         except BaseException:
             await trio.lowlevel.checkpoint()
             raise
         result: T = await execute(self.binding, {}, ToolContext(identity=identity, **how), errand, read)
         return result
+
+    def _made(self, method: str, make: Callable[[], Errand], how: Asking) -> Errand:
+        """Make what is asked; a refusal of it is on the record as any other."""
+        try:
+            try:
+                return make()
+            except NotJson as error:
+                raise InvalidArguments(f"{error}; nothing was sent") from None
+        except AfpoolError as error:
+            file_refused(self.binding, method, how.get("call_id"), error)
+            raise
 
     def __repr__(self) -> str:
         return f"<BoundServer {self.name}>"

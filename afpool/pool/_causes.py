@@ -35,7 +35,7 @@ from .._base.errors import (
     StaleTools,
 )
 from .._base.identity import Identity
-from .._base.use import Use
+from .._base.use import Use, note_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,6 +107,22 @@ def use_of(
         use.list_id = binding.list.id
         use.generation = binding.generation
     return use
+
+
+def file_refused(binding: ServerBinding, method: str, call_id: str | None, error: AfpoolError) -> None:
+    """File an operation that was refused before its first step."""
+    actor = binding.actor
+    pool = actor.pool
+    use = Use(call_id or f"call-{pool.seams.next_id()}", actor.server.name, "", pool.seams.now())
+    use.method = method
+    use.key = actor.key
+    use.epoch, use.context = binding.epoch, binding.context
+    error.call_id = use.call_id
+    note_refusal(use, error)
+    if error.noted is not None:
+        use.note(*error.noted, pool.seams.now())
+    pool.records.begin(use)
+    pool.records.file(use)
 
 
 def _further(use: Use, given: Use) -> None:

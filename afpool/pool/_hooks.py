@@ -10,6 +10,7 @@ from ._subscriptions import missed, updated
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..client._settings import Unheard
     from ..protocol import Message
     from ._actor import KeyActor
 
@@ -27,10 +28,10 @@ class ActorHooks:
         """The server announced another tool list."""
         self._unsettle(client, "notice")
 
-    def stream_lost(self, client: Client) -> None:
-        """Changes are not heard of for a while; the list is in doubt, and so is what is subscribed to."""
+    def stream_lost(self, client: Client, why: Unheard) -> None:
+        """Changes may not have been heard; the list is in doubt, and so is what is subscribed to."""
         if client.may_hear:
-            self._unsettle(client, "notification stream lost")
+            self._unsettle(client, "notification stream lost", why)
         missed(self._actor, client)
 
     def told(self, client: Client, message: Message) -> None:
@@ -49,7 +50,7 @@ class ActorHooks:
             actor.pool.shares.left(client.entry, client)  # another member has to listen
         actor.tell(m.ClientLost(client.id, reason))
 
-    def _unsettle(self, client: Client, why: str) -> None:
+    def _unsettle(self, client: Client, why: str, unheard: Unheard | None = None) -> None:
         actor = self._actor
         entry = client.entry
         current = actor.machine.client
@@ -59,7 +60,7 @@ class ActorHooks:
         # of the list of a client that was replaced is nobody's news.
         if any(each.is_news(why) for each in lists):
             event = actor.pool.event(
-                "list-changed" if why == "notice" else "stream-lost", actor, client=client.id
+                "list-changed" if unheard is None else "stream-lost", actor, client=client.id, why=unheard
             )
             for each in lists:
                 each.event = event
@@ -80,7 +81,7 @@ class Gone:
     def list_changed(self, client: Client) -> None:
         """Nobody lists any more."""
 
-    def stream_lost(self, client: Client) -> None:
+    def stream_lost(self, client: Client, why: Unheard) -> None:
         """Nobody listens any more."""
 
     def lost(self, client: Client, reason: str) -> None:

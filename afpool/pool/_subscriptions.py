@@ -236,7 +236,9 @@ def keep(subscription: Subscription) -> None:
         watchers = actor.watchers = {}
     limit = actor.pool.limits.max_subscriptions
     if sum(map(len, watchers.values())) >= limit:
-        raise Overloaded(f"the key has {limit} subscriptions already (max_subscriptions); nothing was sent")
+        raise Overloaded(
+            f"the key has {limit} subscriptions already (max_subscriptions); nothing was sent"
+        ).saying("limit", "max_subscriptions")
     watchers.setdefault(subscription.uri, []).append(subscription)
 
 

@@ -41,6 +41,14 @@ _SENTENCES: Final[dict[str, str]] = {
     "reload-asked": "the configuration was to be read anew, as was asked for",
     "shutdown": "the process was to end, as was asked for",
 }
+_OTHERWISE: Final[dict[tuple[str, str], str]] = {
+    ("stream-lost", "again"): "the notification stream of client {client} was there again, so that its list "
+    "was in doubt",
+    ("stream-lost", "late"): "the notification stream of client {client} came later than its list, which so "
+    "was in doubt",
+    ("stream-lost", "lost"): _SENTENCES["stream-lost"],
+}
+"""What an event is called that came about for one of several reasons."""
 _WHY: Final[dict[tuple[str, str], str]] = {
     ("evicted", "idle"): ", since nobody used it",
     ("evicted", "room"): ", since there was no room for another one",
@@ -67,7 +75,8 @@ def told_event(event: Event, *, subject: str = "", brief: bool = False) -> str:
         brief: Leave out what it took, and what it was begun for.
     """
     facts = event.facts
-    template = _SENTENCES.get(event.kind, "")
+    otherwise = _OTHERWISE.get((event.kind, str(facts.get("why"))))
+    template = otherwise or _SENTENCES.get(event.kind, "")
     if event.kind == "list" and facts.get("generation") == 1:
         template = "a first list of its client came"
     held = "the key" if event.key else f"the server {quoted(event.server)}"
@@ -79,7 +88,7 @@ def told_event(event: Event, *, subject: str = "", brief: bool = False) -> str:
         text = template.format_map(_Facts(facts, held=held))
     if facts.get("by"):
         text += f" by {plain(facts['by'])}"
-    if facts.get("why"):
+    if facts.get("why") and otherwise is None:
         text += _WHY.get((event.kind, str(facts["why"]))) or f" ({plain(facts['why'], 200)})"
     if brief:
         return subject + text

@@ -40,6 +40,7 @@ class Whys:
         self.run = run
         self._record: Record | None = None
         self._asked: dict[str, None] = {}
+        self._answered: set[str] = set()
 
     @property
     def record(self) -> Record:
@@ -48,9 +49,13 @@ class Whys:
             self._record = Record(self.run.pool)
         return self._record
 
+    def answered(self, call: str) -> None:
+        """A call gave a result; what reading that raises is no end of a call."""
+        self._answered.add(call)
+
     def ended(self, call: str, code: str) -> None:
         """A call has ended: explain it, unless it ended well. Synchronous."""
-        if code in WELL or self.run.ground.muted:
+        if code in WELL or call in self._answered or self.run.ground.muted:
             return
         self._asked[call] = None
         self._file(call, "ended", "explain", self._explained(call))
@@ -68,7 +73,9 @@ class Whys:
         for spec in world.servers:
             for identity in whose:
                 with contextlib.suppress(IdentityMissing):
-                    found[digest.show(encode_key(spec.name, identity, spec.keyed_on))] = key_of(spec, identity)
+                    found[digest.show(encode_key(spec.name, identity, spec.keyed_on))] = key_of(
+                        spec, identity
+                    )
         return found
 
     def people(self) -> tuple[str, ...]:

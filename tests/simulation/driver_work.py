@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from afpool import BoundServer, BoundTool
+    from afpool.pool import Binding
     from tests.simulation.driver import Run
     from tests.simulation.driver_host import Caller
 
@@ -99,6 +100,8 @@ class Work:
                 await self._listed(step.who, step.server, refresh=True, what="refresh")
             case s.DrainKey():
                 await self._drain(step)
+            case _:
+                await self.run.at_door(step)
 
     # ------------------------------------------------------------------ lists
 
@@ -159,13 +162,14 @@ class Work:
                 name=binding.authorization,
                 shared=binding.shared,
                 epoch_from=before,
-                definitions={name: self._text(server, tool) for name, tool in tools.items()},
+                definitions={name: self.text_of(server, tool.binding) for name, tool in tools.items()},
             )
         )
         hands.handles.setdefault((who, server), []).append(Handle(hands.numbers, tools))
 
-    def _text(self, server: str, tool: BoundTool) -> str:
-        definition = tool.binding.definition
+    def text_of(self, server: str, binding: Binding) -> str:
+        """The canonical text of what is bound."""
+        definition = binding.definition
         text = self._canonical.get(definition.digest)
         if text is None:
             without = self.run.story.world.server(server).compare_without
@@ -284,6 +288,7 @@ class Work:
         text: str | None = None
         try:
             result = await ask()
+            run.whys.answered(call)
             if isinstance(result, afpool.ToolResult):
                 text = result.text  # decoded when it is read
         except afpool.AfpoolError as error:

@@ -96,9 +96,7 @@ def _before_its_ground(around: Around, told: Told, cause: Happened) -> str:
         return ""
     since = told.bound.epoch_from
     kinds = (Revoked, Reconfigured)
-    later = any(
-        fact.seq > since for kind in kinds for fact in around.within(kind, cause.at, cause.at)
-    )
+    later = any(fact.seq > since for kind in kinds for fact in around.within(kind, cause.at, cause.at))
     return "" if later else f"{cause.kind} at {cause.at:.4f} came before the tools were listed (#{since})"
 
 
@@ -107,9 +105,7 @@ def _other_end(around: Around, told: Told, cause: Happened) -> str:
         return "it came after the end"
     if cause.kind == "closing" and not around.since(Closing, 0.0, cause.at + LAG, lambda fact: True):
         return "the pool was not left"
-    if cause.kind == "actor-crashed" and not around.at(
-        Crashed, cause.at, lambda fact: fact.key == told.key
-    ):
+    if cause.kind == "actor-crashed" and not around.at(Crashed, cause.at, lambda fact: fact.key == told.key):
         return "that key did not crash then"
     return ""
 

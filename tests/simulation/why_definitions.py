@@ -49,7 +49,9 @@ def _wrong(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
         return "" if not facts.get("complete", True) else "it does not say where"
     hidden = any("…" in each["pointer"] for each in facts["differs"])
     whole = facts.get("complete", False) and not facts.get("more") and not hidden
-    wrongs = [_apart(json.loads(was), json.loads(other), facts["differs"], whole=whole) for other in sorted(others)]
+    wrongs = [
+        _apart(json.loads(was), json.loads(other), facts["differs"], whole=whole) for other in sorted(others)
+    ]
     return "" if hidden or "" in wrongs else wrongs[0]
 
 

@@ -84,7 +84,9 @@ def _fact(kind: type[Any], what: str) -> Rule:
 
     def rule(around: Around, event: Happened) -> str:
         found = around.at(
-            kind, event.at, lambda fact: event.key == fact.key if hasattr(fact, "key") else event.key in fact.keys
+            kind,
+            event.at,
+            lambda fact: event.key == fact.key if hasattr(fact, "key") else event.key in fact.keys,
         )
         return "" if found else f"nothing {what} that key then"
 
@@ -102,6 +104,9 @@ def _list_changed(around: Around, event: Happened) -> str:
 
 def _stream_lost(around: Around, event: Happened) -> str:
     since, until = event.at - LAG, event.at
+    if event.facts.get("why") in {"again", "late"}:
+        came = around.heard(event.key, "notifications/subscriptions/acknowledged", since, until)
+        return "" if came or around.taken(event.key, since, until) else "no stream of that key began then"
     ended = (
         around.unlinked(event.key, since, until)
         or around.answered(event.key, since, until, lambda answer: True)
@@ -196,7 +201,9 @@ def _killed(around: Around, event: Happened) -> str:
 def _client_lost(around: Around, event: Happened) -> str:
     """Its link ended, or an answer said that its session is over."""
     since, until = event.at - LAG, event.at
-    if around.unlinked(event.key, since, until) or around.answered(event.key, since, until, lambda answer: True):
+    if around.unlinked(event.key, since, until) or around.answered(
+        event.key, since, until, lambda answer: True
+    ):
         return ""
     return "nothing ended at that key then"
 
@@ -272,7 +279,9 @@ def _withdrawn(around: Around, event: Happened) -> str:
 
 def _closing(around: Around, event: Happened) -> str:
     # a block that is cancelled is left in the step after
-    return "" if around.since(Closing, event.at - LAG, event.at, lambda fact: True) else "the pool was not left"
+    return (
+        "" if around.since(Closing, event.at - LAG, event.at, lambda fact: True) else "the pool was not left"
+    )
 
 
 _OF_ALL: Final = frozenset({"reconfigured", "closing", "killed"})

@@ -69,8 +69,13 @@ def _otherwise(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
     began, ended = around.began.get(call), around.ended.get(call)
     if began is None:
         return "nobody made it"
-    if facts["tool"] and facts["tool"] != began.tool and began.tools >= 0:
+    if facts["tool"] and facts["tool"] != began.tool and not began.is_operation:
         return f"it was of {began.tool}"
+    if began.repeats and ended is not None and "ended" in facts:
+        # of the pass that held it, which another one may have followed
+        return (
+            "" if began.at <= told.began.at + facts["ended"] <= ended.at + NEAR else "it was not at work then"
+        )
     over = ended is not None and ended.seq < told.fact.seq
     if ("ended" in facts) is not over and not _in_that_instant(ended, told):
         return "it had ended" if over else "it had not ended"

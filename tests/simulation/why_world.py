@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Fact)
 
 
-
 class Around:
     """The facts of one run, to be looked at by kind and time.
 
@@ -75,7 +74,9 @@ class Around:
         if self._lists is None:
             self._lists = Received(self.facts, self.law)
         lists = self._lists.lists
-        found = [each for (key, _, _), same in lists.items() if key.partition("|")[0] == server for each in same]
+        found = [
+            each for (key, _, _), same in lists.items() if key.partition("|")[0] == server for each in same
+        ]
         return sorted(found, key=lambda each: each.seq)
 
     # ------------------------------------------------------------------ of a key
@@ -94,6 +95,12 @@ class Around:
             return request is not None and self._of(request.link, request.key, key) and fits(fact)
 
         return self.since(Answer, since, until, of_key)
+
+    def taken(self, key: str, since: float, until: float) -> bool:
+        """Whether a key may have begun to listen: a stream of the handshake era says so by its head alone."""
+        return self.since(
+            Request, 0.0, until, lambda fact: fact.verb == "GET" and self._of(fact.link, fact.key, key)
+        )
 
     def unlinked(self, key: str, since: float, until: float) -> bool:
         """Whether a link of a key ended."""
