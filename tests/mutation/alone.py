@@ -1,0 +1,13 @@
+"""A pytest plugin: this process imports one file as a mutant has it (`AFPOOL_MUTANT`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.mutation.alive import imported
+from tests.mutation.changes import Change
+
+_change = Change(**json.loads(os.environ["AFPOOL_MUTANT"]))
+imported(_change, Path.cwd() / _change.file)

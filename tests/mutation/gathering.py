@@ -1,0 +1,59 @@
+"""A pytest plugin: which test runs which lines, and how long it takes. Used by `reach.py`, one run per file.
+
+Each test is a context of its own; what runs while modules are imported belongs to none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import coverage
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+ROOT = Path.cwd()
+WATCHED = ("afpool/pool", "afpool/client", "afpool/tools")
+
+_coverage = coverage.Coverage(
+    data_file=None, config_file=False, include=[f"{ROOT / part}/*" for part in WATCHED]
+)
+_coverage.set_option("run:core", "ctrace")  # the only one that knows contexts on every Python
+_coverage.start()
+_seconds: dict[str, float] = {}
+_failed: set[str] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    _coverage.switch_context(item.nodeid)
+    began = time.monotonic()
+    try:
+        return (yield)
+    finally:
+        _seconds[item.nodeid] = time.monotonic() - began
+        _coverage.switch_context("")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if not report.passed:
+        _failed.add(report.nodeid)
+
+
+def pytest_sessionfinish() -> None:
+    _coverage.stop()
+    data = _coverage.get_data()
+    lines: dict[str, dict[str, list[int]]] = {test: {} for test in _seconds if test not in _failed}
+    for file in data.measured_files():
+        name = str(Path(file).relative_to(ROOT))
+        for line, tests in data.contexts_by_lineno(file).items():
+            for test in tests:
+                if test in lines:
+                    lines[test].setdefault(name, []).append(line)
+    out = {test: {"seconds": round(_seconds[test], 4), "lines": lines[test]} for test in lines}
+    Path(os.environ["AFPOOL_MUTATION_OUT"]).write_text(json.dumps(out))

@@ -1,0 +1,146 @@
+"""Which tests run a line: gathered once with the tests, kept by a digest of the sources.
+
+Rules:
+
+* One entry of the cache per test file. Its digest covers the file, everything in `tests/` that is no
+  test file, and all of afpool and actors: what a test runs depends on all of these.
+* A test that fails when it is gathered is used for nothing: it can't tell a broken code from a whole one.
+* A test of more than `SLOW` seconds is left out: searches that walk through everything find much, but a
+  mutant that only they find has no test that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+FOLDERS = ("base", "protocol", "client", "pool", "tools")
+LEFT_OUT = (  # they walk through whole spaces, for minutes
+    "tests/pool/test_machine_explored.py",
+    "tests/pool/test_machine_reduced.py",
+    "tests/pool/test_machine_stateful.py",
+)
+SLOW = 8.0
+AT_ONCE = 8  # files in one run of pytest
+GATHERING = 3600  # seconds, for one run
+
+
+class Test(NamedTuple):
+    name: str
+    seconds: float
+    breadth: int  # lines that it runs, of all files: the fewer, the nearer it is to each
+
+
+class Reach:
+    """Tests by line."""
+
+    def __init__(self, gathered: Iterable[Mapping[str, Mapping[str, object]]]) -> None:
+        self.tests: dict[str, Test] = {}
+        self._by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for tests in gathered:
+            for name, facts in tests.items():
+                lines: dict[str, list[int]] = facts["lines"]  # type: ignore[assignment]
+                seconds = float(facts["seconds"])  # type: ignore[arg-type]
+                if seconds > SLOW:
+                    continue
+                self.tests[name] = Test(name, seconds, sum(map(len, lines.values())))
+                for file, numbers in lines.items():
+                    for number in numbers:
+                        self._by_line[file, number].append(name)
+
+    def of(self, places: Iterable[tuple[str, int]]) -> list[Test]:
+        """The tests that run one of these lines: fastest and nearest first, of each function one in front."""
+        names = {name for place in places for name in self._by_line.get(place, ())}
+        ordered = sorted(
+            (self.tests[name] for name in names),
+            key=lambda test: ((test.seconds + 0.02) * (test.breadth + 50), test.name),
+        )
+        turns: dict[str, int] = defaultdict(int)
+        keyed = []
+        for at, test in enumerate(ordered):
+            function = test.name.partition("[")[0]
+            keyed.append((turns[function], at, test))
+            turns[function] += 1
+        return [test for _, _, test in sorted(keyed, key=lambda entry: entry[:2])]
+
+
+def files_with_tests(tree: Path, folders: Iterable[str]) -> list[str]:
+    found = [
+        str(path.relative_to(tree))
+        for folder in folders
+        for path in sorted((tree / "tests" / folder).rglob("test_*.py"))
+    ]
+    return [path for path in found if path not in LEFT_OUT]
+
+
+def gather(tree: Path, cache: Path, files: Iterable[str], *, jobs: int, moved: bool = False) -> Reach:
+    """Read what is kept, and gather the rest.
+
+    Args:
+        tree: A copy of the project that nobody changes.
+        cache: Where it is kept.
+        files: Test files, relative to the tree.
+        jobs: How many are gathered at once.
+        moved: Take what was kept of an unchanged test file though afpool has changed since.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    common = _digest(tree, moved=moved)
+
+    def kept(file: str) -> Path:
+        digest = hashlib.sha256(common + (tree / file).read_bytes()).hexdigest()[:20]
+        return cache / f"{file.replace('/', '-').removesuffix('.py')}-{digest}.json"
+
+    wanted = {file: kept(file) for file in files}
+    missing = [file for file, path in wanted.items() if not path.is_file()]
+    groups = [missing[at : at + AT_ONCE] for at in range(0, len(missing), AT_ONCE)]
+    if missing:
+        print(f"gathering what the tests of {len(missing)} files run", flush=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda group: _run(tree, {file: wanted[file] for file in group}), groups))
+    return Reach(json.loads(path.read_text()) for path in wanted.values())
+
+
+def _run(tree: Path, files: Mapping[str, Path]) -> None:
+    part = next(iter(files.values())).with_suffix(".part")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command += ["-p", "tests.mutation.gathering", "--timeout=0", *files]
+    done = subprocess.run(
+        command, cwd=tree, env={**environment(tree), "AFPOOL_MUTATION_OUT": str(part)},
+        capture_output=True, text=True, timeout=GATHERING, check=False,
+    )  # fmt: skip
+    if not part.is_file():
+        raise SystemExit(f"{', '.join(files)}: not gathered:\n{(done.stdout + done.stderr)[-2000:]}")
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if failed:
+        print("\n".join(["not used, for they fail on the unbroken code:", *failed]), flush=True)
+    tests = json.loads(part.read_text())
+    for file, path in files.items():
+        path.write_text(json.dumps({name: tests[name] for name in tests if name.startswith(f"{file}::")}))
+    part.unlink()
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """For tests whose outcome depends on the code alone: nothing by chance, no bytecode of other sources."""
+    chosen = {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+    return {**os.environ, **chosen, "CI": "1"}  # hypothesis does not draw by chance where CI is set
+
+
+def _digest(tree: Path, *, moved: bool) -> bytes:
+    digest = hashlib.sha256(sys.version.encode())
+    if moved:
+        return b"moved"
+    for part in ("actors", "afpool", "tests"):
+        for path in sorted((tree / part).rglob("*.py")):
+            if part != "tests" or not path.name.startswith("test_"):
+                digest.update(str(path.relative_to(tree)).encode() + path.read_bytes())
+    return digest.digest()
