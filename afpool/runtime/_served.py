@@ -102,13 +102,13 @@ class Served:
         if not (rules.fill or rules.wants or rules.redact or rules.ceilings):
             return ServedTools(_Without(listed, bad) if bad else listed, bad)
         left_out = dict(bad)
-        filled = await self._fills.apply_in_thread(
-            [tool for name, tool in listed.items() if name not in bad], self._seams, self._limiter
-        )
+        readable = [tool for name, tool in listed.items() if name not in bad]
+        filled = await self._fills.apply_in_thread(readable, self._seams, self._limiter)
         if filled.undeclared:
             why = f"{FILL_UNDECLARED}: no tool declares {', '.join(map(repr, filled.undeclared))} any more"
             return ServedTools({}, left_out, why)
         left_out |= filled.withheld
+        self._check_wanted(readable)
         offered = self._wanting(filled.tools, left_out)
         for name, tool in offered.items():
             ceiling = rules.ceilings.get(name, rules.ceilings.get("*"))
@@ -117,29 +117,33 @@ class Served:
             offered[name] = tool if rules.redact is None else redacted(tool, rules.redact)
         return ServedTools(offered, left_out)
 
+    def _check_wanted(self, tools: Iterable[Tool]) -> None:
+        """Refuse rules that want an artifact for what no tool declares, once.
+
+        A tool that cannot be offered has declared it all the same: that is no mistake of the rules.
+        """
+        if self._wants_seen:
+            return
+        missing = [arg for arg in self._rules.wants if not any(arg in _listed(tool) for tool in tools)]
+        if missing:
+            raise TypeError(
+                f"no tool of the server {self._name!r} declares {', '.join(map(repr, missing))}, which "
+                "is to be an artifact; check the spelling"
+            )
+        self._wants_seen = True
+
     def _wanting(self, tools: tuple[Tool, ...], left_out: dict[str, str]) -> dict[str, Tool]:
         wants = self._rules.wants
         offered: dict[str, Tool] = {}
-        seen: set[str] = set()
         for tool in tools:
             own = wants
             if wants:
-                properties = held_input_schema(tool).get("properties")
-                listed = properties if isinstance(properties, Mapping) else {}
+                listed = _listed(tool)
                 own = {arg: kind for arg, kind in wants.items() if arg in listed}
-                seen |= own.keys()
             try:
                 offered[tool.name] = with_wants(tool, own) if own else tool
             except TypeError as error:
                 left_out[tool.name] = f"wants-refused: {error}"
-        if not self._wants_seen:
-            missing = [arg for arg in wants if arg not in seen]
-            if missing:
-                raise TypeError(
-                    f"no tool of the server {self._name!r} declares {', '.join(map(repr, missing))}, which "
-                    "is to be an artifact; check the spelling"
-                )
-            self._wants_seen = True
         return offered
 
     async def _bad(self, listed: Toolset) -> Mapping[str, str]:
@@ -153,6 +157,11 @@ class Served:
                 known = _faults(catalog)
             self._checked[catalog] = known
         return known
+
+
+def _listed(tool: Tool) -> Mapping[str, object]:
+    properties = held_input_schema(tool).get("properties")
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _faults(catalog: Catalog) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ import inspect
 import re
 import types
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import attrs
@@ -22,7 +23,7 @@ from .._base.model import ToolContext
 from ._results import json_of
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 _SECTION: Final = re.compile(
     r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):\s*$", re.MULTILINE
@@ -52,8 +53,11 @@ class Signature:
         """Turn what a model sent into what the function takes.
 
         Raises:
-            InvalidArguments: Something cannot be read as what it is annotated as; says which, not the value.
+            InvalidArguments: Something cannot be read as what it is annotated as, or all of it is no object;
+                says which, not the value.
         """
+        if not isinstance(args, Mapping):
+            raise InvalidArguments(f"the arguments are a JSON object, not {type(args).__name__}; nothing ran")
         given = dict(args)
         for name, kind in self.read:
             if name in given:

@@ -115,6 +115,20 @@ async def test_a_wanted_argument_that_no_tool_declares_is_a_mistake_at_the_first
             await here.runtime.toolset(ALICE)
 
 
+async def test_what_is_wanted_of_a_tool_that_cannot_be_offered_is_no_mistake() -> None:
+    schema = {"properties": {"token": TEXT, "data": TEXT}, "not": {"required": ["token"]}}
+    odd = said("crm", "odd", inputSchema={"type": "object", "minProperties": 1, **schema})
+    rules = {"crm": ServerRules(fill={"token": from_credential("crm")}, wants={"data": "dataset/rows"})}
+    credentials = StaticCredentials({"crm": SECRET})
+    servers = {"crm": [odd, taking("crm", "ping")], "wiki": [taking("wiki", "read", q=TEXT)]}
+    store = MemoryArtifacts()
+    async with runtime(servers, rules=rules, credentials=credentials, artifacts=store) as here:
+        toolset = await here.runtime.toolset(ALICE)
+        assert sorted(toolset) == ["ping", "read"]
+        assert list(toolset.quarantined) == ["crm/odd"]
+        assert (await here.runtime.dispatch(ALICE, "read", {"q": "x"})).code == "ok"
+
+
 async def test_recorded_arguments_are_redacted() -> None:
     rules = {"crm": ServerRules(redact=RedactionPolicy(keys=["q"]))}
     async with runtime({"crm": [taking("crm", "find", q=TEXT)]}, rules=rules) as here:

@@ -132,6 +132,14 @@ async def test_what_cannot_be_read_is_refused_without_its_value() -> None:
     assert caught.value.delivery == "not-sent"
 
 
+@pytest.mark.parametrize("given", [["no", "object"], "text", None, 7])
+async def test_what_is_no_object_is_refused_as_arguments(given: Any) -> None:
+    tool = define_tool(find)
+    with pytest.raises(InvalidArguments, match=f"a JSON object, not {type(given).__name__}") as caught:
+        await run(tool, given)
+    assert caught.value.delivery == "not-sent"
+
+
 async def test_a_decorator_with_and_without_arguments() -> None:
     @define_tool(name="other", description="said", needs="crm", annotations={"readOnlyHint": True})
     async def some(text: str, ctx) -> str:
