@@ -375,7 +375,7 @@ async def test_an_opening_that_finds_no_idle_client_waits():
 
 
 async def test_an_opening_that_replaces_a_cancelled_one_gets_its_room():
-    """A cancelled opening may not have ended when its key's next one waits for room; each has its own mark."""
+    """One that was cancelled may not have ended when its key's next one waits for room: each has a mark of its own."""
     async with world(tools=[FakeTool("block")], pool={"max_clients": 1}) as w, trio.open_nursery() as nursery:
         bobs = await w.tool(BOB, "block")
         block = await w.tool(name="block")
