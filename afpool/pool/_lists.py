@@ -45,6 +45,7 @@ class ListState:
         notices_asked: How many when it was last asked for.
         expires_at: When its time to live ends, on the runtime's clock.
         next_at: Not asked for again before this time.
+        asked_at: When it was last asked for.
         asked_before: Whether it was asked for at all; the first asking counts for nothing.
         event: The last event that touched it.
         curious: Uses that a change refused which had been announced and not looked at, and the definition
@@ -55,6 +56,7 @@ class ListState:
     __slots__ = (
         "__weakref__",
         "alive",
+        "asked_at",
         "asked_before",
         "catalog",
         "curious",
@@ -89,6 +91,7 @@ class ListState:
         self.expires_at = 0.0
         self.next_at = 0.0
         self.interval = RELIST_INTERVAL
+        self.asked_at = 0.0
         self.asked_before = False
         self.event: Event | None = None
         self.flight: object = None
@@ -143,6 +146,7 @@ class ListState:
 
     def asked(self, now: float) -> None:
         """Space askings: from the second on at most one a second, backing off to one in 30 seconds."""
+        self.asked_at = now
         self.doubts_asked = self.doubts
         self.notices_asked = self.notices
         if not self.asked_before:
@@ -156,6 +160,14 @@ class ListState:
             return
         self.next_at = now + self.interval
         self.interval = min(self.interval * 2, RELIST_INTERVAL_MAX)
+
+    def unanswered(self) -> None:
+        """Its connection broke while it was asked for: that says nothing of how often it changes.
+
+        Whoever asks next would otherwise wait for up to half a minute after a network that is well again.
+        """
+        self.next_at = min(self.next_at, self.asked_at + RELIST_INTERVAL)
+        self.interval = RELIST_INTERVAL
 
     def __repr__(self) -> str:
         state = "dead" if not self.alive else "noticed" if self.noticed else self.doubt or "settled"

@@ -193,6 +193,19 @@ def test_it_is_asked_for_at_most_once_a_second_and_never_put_off_for_longer_than
         assert index == 0 or RELIST_INTERVAL * 0.999 <= gap <= RELIST_INTERVAL_MAX * 1.001
 
 
+def test_a_connection_that_breaks_under_it_makes_asking_no_slower():
+    state = ListState(1)
+    for index in range(8):
+        now = state.next_at
+        state.asked(now)
+        state.unanswered()
+        assert state.next_at - now == (RELIST_INTERVAL if index else 0.0)
+    now = state.next_at
+    state.asked(now)
+    assert state.next_at == now + RELIST_INTERVAL
+    assert state.interval == 2 * RELIST_INTERVAL  # an answer that settles nothing counts as before
+
+
 def test_a_listener_that_goes_again_and_again_makes_asking_no_slower():
     state = ListState(1)
     state.asked(0.0)

@@ -1,0 +1,30 @@
+"""What is well again is used again: nothing that broke while a network was bad puts a call off for long."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import afpool
+from afpool import HttpTransport, Plan, Server
+from afpool.testing import Drop, FakeServer, in_memory
+from tests.pool.kit import ALICE, refused
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_list_that_was_cut_off_again_and_again_comes_within_a_second_of_its_network(
+    era, autojump_clock
+):
+    """Askings are spaced against servers that change all the time; a broken connection is no change."""
+    server = FakeServer.http(memory=True, era=era, host="crm.test")
+    async with server:
+        plan = Plan(transport=HttpTransport(url=server.url))
+        async with afpool.open_pool([Server(name="crm", plan=plan)], seams=in_memory(server)) as pool:
+            cut = server.on("tools/list", Drop())
+            for _ in range(6):
+                await refused(pool.tools(ALICE), "connection-lost", "in-doubt")
+            server.engine.rules.rules.remove(cut)
+            began = trio.current_time()
+            tools = await pool.tools(ALICE)
+            assert trio.current_time() - began <= 1.1
+            await tools["echo"].call(identity=ALICE)
