@@ -40,7 +40,7 @@ class WaitingRoom:
 
     __slots__ = ("_limit", "_per_tenant", "_tenants", "count")
 
-    def __init__(self, limit: int, part: float = 1.0) -> None:
+    def __init__(self, limit: int, part: float) -> None:
         self._limit = limit
         self._per_tenant = share_of(limit, part)
         self._tenants: dict[str | None, int] = {}

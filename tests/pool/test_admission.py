@@ -233,7 +233,16 @@ def test_whether_somebody_would_be_served():
 
 @pytest.mark.parametrize(
     ("limit", "part", "share"),
-    [(256, 0.5, 128), (9, 0.5, 5), (10, 0.1, 1), (10, 0.01, 1), (8, 1.0, 8), (7, 0.5, 7), (1, 0.5, 1)],
+    [
+        (256, 0.5, 128),
+        (9, 0.5, 5),
+        (10, 0.1, 1),
+        (10, 0.01, 1),
+        (8, 1.0, 8),
+        (8, 1e-12, 1),
+        (7, 0.5, 7),
+        (1, 0.5, 1),
+    ],
 )
 def test_a_share_is_rounded_up_and_little_is_not_divided(limit, part, share):
     assert share_of(limit, part) == share
@@ -330,11 +339,14 @@ def test_a_seat_is_answered_by_an_ordinary_reply():
 
 
 def test_beyond_the_bound_nobody_may_wait():
-    room = WaitingRoom(2)
+    room = WaitingRoom(2, 1.0)
     with room.seat("acme"), room.seat("globex"):
         assert room.count == 2
-        with pytest.raises(Overloaded, match=r"all is taken, and 2 calls wait.*max_waiting_total 2"):
+        with pytest.raises(
+            Overloaded, match=r"all is taken, and 2 calls wait.*max_waiting_total 2"
+        ) as caught:
             room.check("initech", "all is taken")
+        assert caught.value.noted == ("limit", "max_waiting_total")
     assert room.count == 0
     room.check("initech", "all is taken")
     assert not room._tenants
@@ -342,13 +354,26 @@ def test_beyond_the_bound_nobody_may_wait():
 
 def test_a_tenant_may_not_take_the_others_room_to_wait():
     room = WaitingRoom(8, 0.25)
-    with room.seat("acme"), room.seat("acme"):
-        with pytest.raises(Overloaded, match=r"2 calls of this tenant wait already.*max_share.*8"):
-            room.check("acme", "all is taken")
-        room.check("globex", "all is taken")
-        room.check(None, "all is taken")
+    with room.seat("acme"):
+        room.check("acme", "all is taken")
+        with room.seat("acme"):
+            with pytest.raises(
+                Overloaded, match=r"2 calls of this tenant wait already.*max_share.*8"
+            ) as caught:
+                room.check("acme", "all is taken")
+            assert caught.value.noted == ("limit", "max_share")
+            room.check("globex", "all is taken")
+            room.check(None, "all is taken")
+        room.check("acme", "all is taken")  # one of the two waits no longer
     with room.seat(None), room.seat(None), room.seat(None):
         room.check(None, "all is taken")  # no tenant is nobody's neighbour
+
+
+def test_a_share_of_one_lets_one_wait():
+    room = WaitingRoom(8, 0.125)
+    room.check("acme", "all is taken")
+    with room.seat("acme"), pytest.raises(Overloaded):
+        room.check("acme", "all is taken")
 
 
 # ---------------------------------------------------------------------------- conservation
