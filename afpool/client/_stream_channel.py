@@ -143,6 +143,11 @@ class StreamChannel:
         if self._own_wire and self._wire is not None:
             self._wire.close()
 
+    def end(self, reason: str) -> None:
+        """The stream has ended, though nobody says so on it; nothing where it has ended already."""
+        assert isinstance(self.link, StreamLink)
+        self.link.end(reason)
+
     async def aclose(self, deadline: float) -> None:
         """Stop using the stream, in order where there is one; at the latest at `deadline`."""
         if isinstance(self.link, WebSocketLink):

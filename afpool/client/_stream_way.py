@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
+import trio
 
 from .._base.errors import OpenFailed
 from ..transports import SpawnFailed, StdioProcess
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ._settings import ClientSettings
+
+LAST_WORDS: Final = 0.5
+"""Seconds that a child which has exited may still be read: its last answers may be on their way."""
 
 
 @final
@@ -45,7 +50,8 @@ async def stream_way(transport: StdioTransport | MemoryTransport, settings: Clie
         except SpawnFailed as error:
             raise OpenFailed(f"{error}; nothing was sent") from error
         channel = StreamChannel(process.wire, settings.max_message, settings.seams)
-        return StreamWay(channel, process, (process.run_stderr, channel.run))
+        watch = partial(_watch, process, channel)
+        return StreamWay(channel, process, (process.run_stderr, channel.run, watch))
     try:
         wire = await transport.connect()
     except Exception as error:
@@ -54,3 +60,10 @@ async def stream_way(transport: StdioTransport | MemoryTransport, settings: Clie
     background = getattr(wire, "background", None)
     runs = (channel.run,) if background is None else (background, channel.run)
     return StreamWay(channel, None, runs)
+
+
+async def _watch(process: StdioProcess, channel: StreamChannel) -> None:
+    """End the stream soon after its child: another process may hold the pipe open for as long as it lives."""
+    await process.wait()
+    await trio.sleep(LAST_WORDS)
+    channel.end("the child has exited")

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 BACKOFFS_KEPT: Final = 10_000
 ENDPOINTS_KEPT: Final = 4_096
+PINGS: Final = 3
+"""How often a suspect is asked for a sign of life where the loop was held meanwhile."""
+DEAF: Final = 0.1
+"""Seconds after a ping's end by which the loop must have come back to it, for its silence to count."""
 
 
 @attrs.define
@@ -421,13 +425,18 @@ class Openings:
     async def _ping(self, actor: KeyActor, client: Client) -> None:
         pool = self._pool
         pool.event("suspect", actor, client=client.id)
-        try:
-            await client.ping(pool.seams.now() + pool.limits.ping_timeout)
-        except AfpoolError as error:
-            client.ended = event = pool.event("silent", actor, client=client.id, why=error.code)
-            actor.ended = event.number
-            client.retire("silent")
-            actor.tell(m.ClientLost(client.id, f"silent ({error.code})"))
+        for left in reversed(range(PINGS)):
+            until = pool.seams.now() + pool.limits.ping_timeout
+            try:
+                await client.ping(until)
+            except AfpoolError as error:
+                if left and client.lost is None and pool.seams.now() - until > DEAF:
+                    continue  # the loop was held when its time was up: nobody listened to the silence
+                client.ended = event = pool.event("silent", actor, client=client.id, why=error.code)
+                actor.ended = event.number
+                client.retire("silent")
+                actor.tell(m.ClientLost(client.id, f"silent ({error.code})"))
+            return
 
 
 def _begun_for(actor: KeyActor) -> str | None:

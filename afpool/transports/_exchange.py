@@ -8,6 +8,7 @@ A request is written in one piece under its gate, and its exchange outlives the 
   stay with it until somebody calls `finish`, in any task, or `close`. Neither may be forgotten.
 * A request that was written in part when its task went away is not completed: its connection is closed,
   and a server that got half a request runs nothing.
+* Who is woken first reads what has come: an answer that was there goes first, whoever slept.
 * Everything but connecting and waiting for a place runs without a scope: a deadline is kept by whoever
   calls `wake`.
 """
@@ -15,7 +16,7 @@ A request is written in one piece under its gate, and its exchange outlives the 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from afpool.transports._http import HttpLink
     from afpool.transports._lane import Lane
     from afpool.transports._request import HttpRequest
+
+_AT_LAST: Final = 16  # reads of what has come, when no more is waited for
 
 
 class _Phase(Enum):
@@ -221,16 +224,35 @@ class HttpExchange:
         feed = connection.feed
         sink = self._sink
         try:
-            self._check_wanted()
-            while not feed(await receive(connection.read_size), sink):
-                connection.wire.hurry()
+            try:
                 self._check_wanted()
+                while not feed(await receive(connection.read_size), sink):
+                    connection.wire.hurry()
+                    self._check_wanted()
+            except Woken:
+                if not self._has_come(connection):
+                    raise
         except WireClosed as error:
             if error.local or not connection.answering:
                 raise
             raise Truncated("the connection broke in the middle of an answer") from error
         self.complete = True
         self._end(reusable=connection.rest(self._link.now()))
+
+    def _has_come(self, connection: HttpConnection) -> bool:
+        """Read what the kernel holds already; whether the answer is whole with it.
+
+        Where the loop was held past a deadline, an answer that came in time lies there unread: it goes first.
+        """
+        for _ in range(_AT_LAST):
+            data = connection.wire.receive_nowait(connection.read_size)
+            if data is None:
+                return False
+            if connection.feed(data, self._sink):
+                return True
+            if self._closed:
+                raise WireClosed("the exchange was closed", local=True)
+        return False
 
     async def _read_early_answer(self, broken: WireClosed) -> None:
         """A server may refuse a request before it has read all of it, and close; its answer still counts."""

@@ -30,6 +30,7 @@ STDERR_KEPT: Final = 16 * 1024
 """Bytes of stderr that are kept."""
 
 _CHUNK: Final = 64 * 1024
+_LONGEST_POLL: Final = 0.5
 _REAP_SECONDS: Final = 0.25
 """What is kept back for the time between SIGKILL and the exit, which only the kernel needs."""
 
@@ -142,8 +143,11 @@ class StdioProcess:
     async def wait(self) -> int:
         """Wait until the child has exited, reap it and kill what it left in its group. Any task may wait."""
         await trio.lowlevel.checkpoint_if_cancelled()
+        pause = 0.0  # without a descriptor there is no way to wait: then it is not asked all the time
         while not self._child.reap():
+            await trio.sleep(pause)
             await self._child.exited()
+            pause = min(2 * pause + POLL_SECONDS, _LONGEST_POLL)
         await trio.lowlevel.cancel_shielded_checkpoint()
         code = self._child.returncode
         assert code is not None

@@ -181,6 +181,10 @@ class StreamLink:
         self._outbox.pop(outgoing, None)
         return True
 
+    def end(self, reason: str) -> None:
+        """Stop both halves, since the peer has gone in a way that the wire does not show."""
+        self._end(reason)
+
     def close(self) -> None:
         """Stop both halves; nothing is submitted or sent from here on. `on_lost` is told by `run`, later."""
         self._end("closed by this side")
