@@ -99,22 +99,33 @@ class Passes:
             del records.unfiled[id(use)]
             records.file(use)
 
-    def ends(self, error: AfpoolError, now: float) -> None:
+    def ends(self, error: AfpoolError, records: Records, now: float) -> None:
         """The call ends with this, whatever its last pass ended with: write that down."""
-        call = self.call
-        if call is None or call.use.ended_at is not None:
+        use = self._last(records)
+        if use is None:
             return
-        use = call.use
         if use.code is not None and use.code != error.code:
             use.note("repeat", use.code, now)
             use.cause = use.happened = use.was = use.became = None
+        elif self.withdrawn is not None:
+            use.note("repeat", self.withdrawn.code, now)
         note_refusal(use, error)
 
-    def cancelled(self) -> None:
-        """The caller was cancelled when its last pass was over and not filed."""
-        use = self._unfiled
-        if use is not None:
+    def cancelled(self, records: Records) -> None:
+        """The caller was cancelled, maybe when no pass was under way: write that down."""
+        use = self._last(records)
+        if use is not None and use.outcome != "cancelled":
             use.outcome = use.code = "cancelled"
+            use.delivery = use.delivery or IN_DOUBT
+
+    def _last(self, records: Records) -> Use | None:
+        """What the call ends with in the record: the use of its last pass, or of the one that never began."""
+        call = self.call
+        if call is not None and call.use.ended_at is None:
+            return call.use
+        if self.follows is not None:
+            self.over(self.follows, records)
+        return self.follows
 
 
 @trio.lowlevel.enable_ki_protection
@@ -139,10 +150,10 @@ async def execute_recognised(
         result = await _passes(binding, args, ctx, passes)
         return result if check is None else await check(result)
     except AfpoolError as error:
-        passes.ends(error, pool.seams.now())
+        passes.ends(error, pool.records, pool.seams.now())
         raise
     except trio.Cancelled:
-        passes.cancelled()
+        passes.cancelled(pool.records)
         raise
     finally:
         passes.file(pool.records)
@@ -182,6 +193,8 @@ async def _passes(binding: Binding, args: JsonObject, ctx: ToolContext, passes: 
         elif use is not ctx.use:
             passes.follows = use.copy()
             passes.follows.split()
+        else:
+            passes.follows = None
         passes.file(pool.records)
         passes.repeats += 1
         # the next pass begins with every check anew, so that nothing of this wait has to be looked at

@@ -11,7 +11,8 @@ Rules:
   it is looked up here, in the step in which the call ends: what is true then of the client, the key and the
   pool caused it, or it was not caused by an event at all.
 * Who holds what a call waits for is written down when it begins to wait, and not before: a call that waits
-  for nothing pays nothing. At most `HOLDERS_NAMED` are named.
+  for nothing pays nothing. At most `HOLDERS_NAMED` are named; none where it waits for something else, such as
+  an opening or the end of a pause.
 * Nothing here is a secret, and nothing here keeps a key, a client or a call alive.
 """
 
@@ -188,9 +189,10 @@ def note_opening(call: Call, error: BaseException) -> None:
 
 
 def holders_of_key(call: Call) -> None:
-    """Write down who holds the places of the call's key."""
-    leases = call.actor.machine.leases
-    if leases:
+    """Write down who holds the places of the call's key, where none is left for it."""
+    machine = call.actor.machine
+    leases = machine.leases
+    if leases and len(leases) >= machine.limits.max_operations:
         call.use.held_by = _named(call, leases)
 
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.ground import Closing, Crashed, Reconfigured, Revoked, Withdrawn
+from tests.simulation.ground import (
+    Closing,
+    Crashed,
+    Paused,
+    PlanTold,
+    Reconfigured,
+    Resumed,
+    Revoked,
+    Withdrawn,
+)
+from tests.simulation.ground_why import Drained
 from tests.simulation.why_events import ENDS, LAG, Happened
 from tests.simulation.why_reading import BEFORE, EARLIER, INSTANT, NEAR, head_of, same_time
 
@@ -56,7 +66,7 @@ def wrong_cause(around: Around, told: Told, events: Sequence[Happened | str]) ->
     use = told.use
     code, number = use["code"], use.get("cause")
     if number is None:
-        if code in ALWAYS or _withdrawn(around, told):
+        if code in ALWAYS or _withdrawn(around, told) or _paused(around, told):
             return f"nothing is named that caused {code}"
         return ""
     cause = next(
@@ -69,6 +79,7 @@ def wrong_cause(around: Around, told: Told, events: Sequence[Happened | str]) ->
     return (
         _not_the_key(around, told, cause)
         or _before_its_ground(around, told, cause)
+        or _of_another(around, told, cause)
         or _other_end(around, told, cause)
         or _headline(told, cause)
     )
@@ -78,6 +89,18 @@ def _withdrawn(around: Around, told: Told) -> bool:
     return told.ended.code == "cancelled" and around.since(
         Withdrawn, told.began.at, told.ended.at, lambda fact: fact.call == told.began.call and fact.found
     )
+
+
+def _paused(around: Around, told: Told) -> bool:
+    """Whether it waited for a place until its time was up while its key was paused."""
+    stages = told.use["stages"]
+    if told.ended.code != "deadline-exceeded" or not stages or stages[-1][0] != "admission":
+        return False
+    held = False
+    for fact in around.facts[: told.ended.seq]:
+        if isinstance(fact, Paused | Resumed) and fact.key == told.key:
+            held = isinstance(fact, Paused)
+    return held
 
 
 def _not_the_key(around: Around, told: Told, cause: Happened) -> str:
@@ -92,12 +115,35 @@ def _not_the_key(around: Around, told: Told, cause: Happened) -> str:
 
 def _before_its_ground(around: Around, told: Told, cause: Happened) -> str:
     """What a call stands on can only be ended by what came after it was laid."""
+    if told.bound is not None and cause.kind == "plan-changed":
+        context = told.bound.context
+        other = around.since(
+            PlanTold, 0.0, cause.at, lambda fact: fact.key == told.key and fact.context != context
+        )
+        return "" if other else "the plan for its key was the one that the tools were listed under"
     if told.bound is None or cause.kind not in {"revoked", "reconfigured"}:
         return ""
     since = told.bound.epoch_from
     kinds = (Revoked, Reconfigured)
     later = any(fact.seq > since for kind in kinds for fact in around.within(kind, cause.at, cause.at))
     return "" if later else f"{cause.kind} at {cause.at:.4f} came before the tools were listed (#{since})"
+
+
+def _of_another(around: Around, told: Told, cause: Happened) -> str:
+    """What ended a client ended the one that the call went to; a list that moved is the one that it stood on."""
+    use, facts = told.use, cause.facts
+    if cause.kind in ENDS and cause.kind != "closed" and None not in (use.get("client"), facts.get("client")):
+        if use["client"] != facts["client"]:
+            return f"it went to client {use['client']}, and {cause.kind} befell client {facts['client']}"
+    if cause.kind == "list" and use.get("list") is not None and use["list"] != facts.get("list"):
+        return f"it stood on list {use['list']}, and list {facts.get('list')} moved"
+    if cause.kind in HELD:
+        ends = Resumed if cause.kind == "paused" else Drained
+        if around.since(
+            ends, cause.at, told.ended.at, lambda fact: fact.key == told.key and fact.seq < told.ended.seq
+        ):
+            return f"that its key was {cause.kind} was over by then"
+    return ""
 
 
 def _other_end(around: Around, told: Told, cause: Happened) -> str:

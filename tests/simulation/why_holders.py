@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from tests.simulation.why_world import Around
 
 OF_THE_RUNTIME: Final = frozenset({"runtime-admission", "max_waiting_total"})
+NAMED: Final = 16
 WELL: Final = {"ok": ("ok", None), "tool-error": ("ok", None), "caller-cancelled": ("cancelled", "cancelled")}
 
 
 def wrong_holder(around: Around, told: Told) -> Iterator[str]:
     """What is wrong about those who are said to have held places."""
     named = list(told.use.get("held_by", ()))
+    if named and not _waited_for_the_runtime(told) and len(named) < min(NAMED, around.law.max_operations):
+        yield f"{len(named)} calls are said to have held what it waited for, and there are more places"
     if told.began.call in named:
         yield "it is said to have held the place that it waited for"
     for call in named:
