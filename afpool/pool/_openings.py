@@ -11,6 +11,7 @@ it (`_circles`).
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -185,7 +186,7 @@ class Openings:
                 after = None if backoff is None else backoff.event
                 if not taken(post(actor, m.PlanChanged(context, token, held_off, actor.replanned, after))):
                     return
-                client = await self._connect(actor, resolved, under_way.stages)
+                client = await self._connect(actor, resolved, under_way.stages, scope)
                 self._backoffs.pop((actor.key, context), None)
                 client.opening = pool.event("opened", actor, client=client.id, **under_way.facts).number
                 if actor.log_level is not None:
@@ -217,13 +218,20 @@ class Openings:
             error.retry_after = self._remember(actor.key, context, error, event)
         actor.tell(m.OpenFailed(token, error.because(event)))
 
-    async def _connect(self, actor: KeyActor, resolved: Resolved, stages: Stages) -> Client:
+    async def _connect(
+        self, actor: KeyActor, resolved: Resolved, stages: Stages, scope: trio.CancelScope
+    ) -> Client:
         pool = self._pool
         stages.begin("room")
         await self._make_room(actor)
         try:
             endpoint = self.endpoint(resolved.plan, actor.server.name)
+            # The turn at an endpoint comes, since each opening there has an end; until then nobody has been
+            # asked, and nothing has failed.
+            left = scope.deadline - pool.seams.now()
+            scope.deadline = math.inf
             async with endpoint.connecting.place(actor.server.name, actor.projection.tenant, actor.key):
+                scope.deadline = pool.seams.now() + left
                 stages.begin("connect")
                 client = await open_client(
                     client_id=pool.seams.next_id(),

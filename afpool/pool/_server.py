@@ -127,7 +127,7 @@ class Limits:
         max_clients: Clients open at once; idle ones are evicted, least recently used first.
         max_connecting: Openings at once per endpoint.
         deadline: Of a call, over queue, plan, credential, connect, write and answer.
-        open_timeout: Of an opening.
+        open_timeout: Of an opening; its wait for a turn at its endpoint (`max_connecting`) does not count.
         idle_timeout: A client is closed this long after its last place was given back.
         max_age: A client older than this, less up to a tenth of jitter, is replaced once nothing runs on it.
         close_timeout: Of leaving, and of closing one client.

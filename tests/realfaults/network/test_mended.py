@@ -7,8 +7,8 @@ import trio
 
 import afpool
 from afpool import HttpTransport, Plan, Server
-from afpool.testing import Drop, FakeServer, in_memory
-from tests.pool.kit import ALICE, refused
+from afpool.testing import Delay, Drop, FakeServer, in_memory
+from tests.pool.kit import ALICE, person, refused
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -28,3 +28,26 @@ async def test_a_list_that_was_cut_off_again_and_again_comes_within_a_second_of_
             tools = await pool.tools(ALICE)
             assert trio.current_time() - began <= 1.1
             await tools["echo"].call(identity=ALICE)
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_who_waits_for_a_turn_at_a_busy_endpoint_has_not_failed(era, autojump_clock):
+    """All keys of a server open at once, and together they take longer than one opening may."""
+    server = FakeServer.http(memory=True, era=era, host="crm.test")
+    server.on("initialize" if era == "handshake" else "server/discover", Delay(0.6))
+    async with server:
+        plan = Plan(transport=HttpTransport(url=server.url))
+        limits = {"max_connecting": 2, "open_timeout": 1.0}
+        async with (
+            afpool.open_pool([Server(name="crm", plan=plan)], seams=in_memory(server), **limits) as pool,
+            trio.open_nursery() as nursery,
+        ):
+
+            async def call(number: int) -> None:
+                tools = await pool.tools(person(number))
+                await tools["echo"].call(identity=person(number))
+
+            for number in range(20):
+                nursery.start_soon(call, number)
+        assert [event.kind for event in pool.records.events].count("opened") == 20
+        assert not [event for event in pool.records.events if event.kind == "open-failed"]
