@@ -4,6 +4,7 @@ Rules:
 
 * A call is repeated once at most, where its host asks for it, nothing ran and the same tool can be listed
   anew: a second call with an id of its own, under the same absolute deadline.
+* A tool of the host's own does not begin once the deadline has passed. (A bound one is refused by its pool.)
 * What a tool reports is told between the start of its run and its end, in order, never after.
 * A credential that was fetched for the call, by the door or by the tool itself, and one that its request
   carries to a server, is in nothing that leaves: no result, no report, no failure; nor is it in what is
@@ -23,6 +24,7 @@ from .._base.errors import (
     REFUSED,
     AfpoolError,
     CredentialFailed,
+    DeadlineExceeded,
     InvalidOutput,
     ProtocolError,
     ToolFailed,
@@ -123,6 +125,10 @@ class Executing:
             AfpoolError: A refusal or a failure.
         """
         self._bound = known.bound
+        deadline = self._asking.deadline
+        if not known.bound and deadline is not None and self._door.seams.now() >= deadline:
+            # a scope would end it at its first checkpoint only, and by then it may have done something
+            raise DeadlineExceeded(f"The deadline passed before {self._name} ran; nothing was done")
         ctx = self._context()
         self.begun = True
         record = self._record

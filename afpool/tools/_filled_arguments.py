@@ -1,15 +1,34 @@
-"""Arguments of which the host has filled some: a dictionary that does not show those."""
+"""The arguments of a call: that they are an object, and those of which the host has filled some."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, final
 
+from .._base.errors import InvalidArguments
 from .._base.spellings import PLACEHOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container
+
+    from .._base.model import JsonObject
 
 HOST_FILLED_PLACEHOLDER = PLACEHOLDER
+
+
+def as_object(name: str, args: object, call_id: str | None) -> JsonObject:
+    """Give the arguments of a tool that is executed directly: what stands around it reads them by name.
+
+    Raises:
+        InvalidArguments: They are no JSON object. Nothing ran.
+    """
+    if type(args) is dict or isinstance(args, Mapping):
+        return args
+    error = InvalidArguments(
+        f"the arguments of {name} are a JSON object, not {type(args).__name__}; the tool was not run"
+    )
+    error.call_id = call_id
+    raise error
 
 
 @final

@@ -31,7 +31,7 @@ from .._base.spellings import SHORT
 from ..pool._asking import SameCaller, same_caller
 from ._cuts import Cut, cut_of, declared_by
 from ._derive import derive, fact
-from ._filled_arguments import FilledArguments
+from ._filled_arguments import FilledArguments, as_object
 from ._fills import (
     CannotHideArgumentError,
     HostFilledArgumentError,
@@ -161,7 +161,7 @@ async def _execute(
 ) -> ToolResult:
     """Run a tool with its arguments filled in."""
     try:
-        filled.refuse(name, _object(name, args))
+        filled.refuse(name, as_object(name, args, ctx.call_id))
         ctx = _of_one_caller(fills, ctx)
         complete, hiding = _complete(name, fills, args, ctx)
     except (
@@ -207,14 +207,6 @@ def _of_one_caller(fills: Fills, ctx: ToolContext) -> ToolContext:
     with contextlib.suppress(IdentityMissing):  # told as the value that is missing
         return attrs.evolve(ctx, identity=same_caller(identity))
     return ctx
-
-
-def _object(name: str, args: object) -> JsonObject:
-    if type(args) is dict or isinstance(args, Mapping):
-        return args
-    raise InvalidArguments(
-        f"the arguments of {name} are a JSON object, not {type(args).__name__}; the tool was not run"
-    )
 
 
 def _complete(

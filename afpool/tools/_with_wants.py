@@ -19,6 +19,7 @@ from .._base.model import JsonObject, Tool, ToolContext, ToolResult
 from ..artifacts._types import NoArtifactStoreError
 from . import _wants_words as words
 from ._derive import derive, held_input_schema
+from ._filled_arguments import as_object
 from ._supplied import refuse_supplied
 from ._wants import WantsRefused, assert_tool_wants, resolve_in
 
@@ -112,6 +113,7 @@ def _wanting(tool: Tool, wants: Mapping[str, str]) -> Tool:
     schema = {**held, "properties": properties}
 
     async def execute(args: JsonObject, ctx: ToolContext, base: Execute) -> ToolResult:
+        args = as_object(tool.name, args, ctx.call_id)
         refuse_supplied(tool, args, ctx.call_id)  # before a store is asked, as at a door
         return await execute_wanting(tool.name, new, schema, args, ctx, base)
 
@@ -153,11 +155,13 @@ async def execute_wanting(
         base: What runs with the data.
 
     Raises:
+        InvalidArguments: The arguments are no object. Nothing ran.
         NoArtifactStoreError: The context has no artifacts. Nothing ran.
         WantsRefusedError: An argument did not resolve. Nothing ran.
         DeadlineExceeded: The store did not answer in time. Nothing ran.
         AfpoolError: Whatever `base` raises.
     """
+    args = as_object(tool_name, args, ctx.call_id)
     wanted = ctx.wanted or {}
     open_ = {arg: kind for arg, kind in wants.items() if arg not in wanted}
     if not open_:

@@ -611,6 +611,27 @@ async def test_a_tool_that_hangs_is_ended_at_the_deadline(autojump_clock: trio.t
     assert trio.current_time() == began + 35
 
 
+@pytest.mark.parametrize("late", [0.0, 1.0])
+async def test_a_tool_does_not_begin_when_its_deadline_has_passed(late: float) -> None:
+    through = door()
+    begun: list[str] = []
+
+    async def careless(args: Any, ctx: ToolContext) -> str:
+        begun.append("before its first checkpoint")
+        await trio.lowlevel.checkpoint()
+        return "done"
+
+    def at_once(args: Any, ctx: ToolContext) -> str:
+        begun.append("at once")
+        return "done"
+
+    for execute in (careless, at_once):
+        tool = define_tool(execute=execute, name="work")
+        result = await through(tool, deadline=trio.current_time() - late)
+        assert "nothing was done" in refused(result, "deadline-exceeded", "not-sent").message
+    assert begun == []
+
+
 async def test_a_provider_that_hangs_is_waited_for_until_the_deadline(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from afpool import AfpoolError, ToolContext
+from afpool import AfpoolError, InvalidArguments, ToolContext
 from afpool.artifacts import (
     MemoryArtifacts,
     NewArtifact,
@@ -292,3 +292,16 @@ async def test_a_bound_tool_keeps_its_binding_and_its_server_gets_the_data() -> 
         with pytest.raises(AfpoolError, match="wants-refused"):
             await tool.execute({"rows": ref_number(9)}, ctx)
         assert here.sent("report") == 1
+
+
+@pytest.mark.parametrize("given", [["rows"], "rows", None, 7])
+@pytest.mark.parametrize("filled", [False, True])
+async def test_arguments_that_are_no_object_are_refused_whatever_stands_around_the_tool(
+    given: Any, filled: bool
+) -> None:
+    report = Report()
+    tool = host_filled(report, {"note": from_identity("tenant")}) if filled else report
+    with pytest.raises(InvalidArguments, match=f"a JSON object, not {type(given).__name__}") as caught:
+        await with_wants(tool, {"rows": ROWS}).execute(given, context(Store()))
+    assert (caught.value.call_id, caught.value.delivery) == ("c", "not-sent")
+    assert report.ran == []
