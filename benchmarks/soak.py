@@ -1,6 +1,6 @@
 """Soak: a runtime with everything on, against five servers in processes of their own, everything by chance.
 
-    python benchmarks/soak.py [--seconds 60] [--seed N] [--every 20] [--plant FAULT]
+    python benchmarks/soak.py [--seconds 60] [--seed N] [--every 20] [--plant FAULT,FAULT]
 
 Fifty identities call, list, give up; servers are killed and come back, forget sessions, change lists, refuse
 credentials; keys are invalidated, evicted, paused; the configuration changes; consoles come and go; one
@@ -28,6 +28,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from soak_books import Books
+from soak_plant import PLANTS, Plants
 from soak_quiet import Bounds, Held, Quiet
 from soak_trouble import Trouble
 from soak_work import Hold, Work
@@ -43,12 +44,11 @@ if TYPE_CHECKING:
     from afpool import Runtime
 
 LIMITS: Final[dict[str, Any]] = {
-    "max_operations": 4, "max_waiting": 16, "max_in_flight": 48, "max_clients": 60, "max_connecting": 6,
-    "deadline": 8.0, "open_timeout": 5.0, "idle_timeout": 1.0, "max_age": 8.0, "close_timeout": 2.0,
-    "settle_timeout": 2.0, "cancel_grace": 0.5, "ping_timeout": 1.0, "min_list_ttl": 1.0, "list_ttl": 4.0,
+    "max_operations": 4, "max_waiting": 16, "max_in_flight": 48, "max_clients": 90, "max_connecting": 8,
+    "deadline": 8.0, "open_timeout": 5.0, "idle_timeout": 1.5, "max_age": 8.0, "close_timeout": 2.0,
+    "settle_timeout": 2.0, "cancel_grace": 0.5, "ping_timeout": 1.0, "min_list_ttl": 2.0, "list_ttl": 8.0,
     "max_message": 256 * 1024, "keepalive_expiry": 1.0, "backoff": 0.1, "backoff_max": 1.0, "records": 256,
 }  # fmt: skip
-PLANTS: Final = ("credential", "descriptor", "place", "task", "twice", "memory")
 TELLS: Final = 10.0
 
 
@@ -60,14 +60,13 @@ class Soak:
         seed: Where chance begins.
         seconds: How long.
         every: Seconds between two quiet moments.
-        plant: A fault of the soak's own making, that has to be found.
+        plants: Faults of the soak's own making, that have to be found; see `soak_plant.py`.
     """
 
     seed: int
     seconds: float
     every: float
-    plant: str = ""
-    planted: list[Any] = attrs.field(factory=list)
+    plants: tuple[str, ...] = ()
 
     async def run(self, folder: Path) -> Books:
         chance = random.Random(self.seed)
@@ -96,8 +95,6 @@ class Soak:
     def _config(
         self, world: World, books: Books, work: Work, artifacts: SqliteArtifacts, folder: Path
     ) -> RuntimeConfig:
-        if self.plant == "credential":
-            world.vault.wrong = 20
         return RuntimeConfig(
             servers=world.servers(),
             tools=[work.relay()],
@@ -132,14 +129,15 @@ class Soak:
             nursery.start_soon(trouble.run, nursery)
             nursery.start_soon(quiet.watch, runtime)
             nursery.start_soon(self._tell, runtime, books, quiet)
-            if self.plant:
-                nursery.start_soon(self._do_plant, runtime, books, quiet)
+            plants = Plants(work.world, books, runtime)
+            nursery.start_soon(self._plant, plants, books, quiet)
             stretch = min(self.every, self.seconds / 3)
             while (left := until - trio.current_time()) > 0:
                 await trio.sleep(min(stretch, left))
                 await quiet.moment(runtime)
                 if books.violations:
                     break
+            plants.clear()
             hold.over = True
             hold.end()
             nursery.cancel_scope.cancel()
@@ -168,21 +166,12 @@ class Soak:
             )
             made = books.made
 
-    async def _do_plant(self, runtime: Runtime, books: Books, quiet: Quiet) -> None:
-        """Break something of our own making, once the first quiet moment has been."""
+    async def _plant(self, plants: Plants, books: Books, quiet: Quiet) -> None:
         while quiet.moments < 1:  # noqa: ASYNC110 -- it looks from outside
-            await trio.sleep(0.05)
-        if self.plant == "descriptor":
-            self.planted.append(os.open("/dev/null", os.O_RDONLY))
-        elif self.plant == "place":
-            runtime.pool.settling += 1
-        elif self.plant == "task":
-            await trio.sleep_forever() if not self.planted else None
-        elif self.plant == "memory":
-            self.planted.append([[number] for number in range(40_000)])
-        elif self.plant == "twice":
-            ran = books._ran
-            books._ran = lambda server, entry: (ran(server, entry), ran(server, entry))  # type: ignore[assignment]
+            await trio.sleep(0.02)
+        for name in self.plants:
+            books.note(f"planted {name}")
+            plants.plant(name)
 
     def _table(self, books: Books, trouble: Trouble, quiet: Quiet) -> None:
         print(f"\nseed {self.seed}, {self.seconds:g} s, Python {sys.version.split()[0]}")
@@ -211,12 +200,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two quiet moments")
-    parser.add_argument("--plant", choices=PLANTS, default="", help=argparse.SUPPRESS)
+    parser.add_argument("--plant", default="", metavar="FAULT,FAULT", help="see soak_plant.py; or `all`")
     options = parser.parse_args(arguments)
+    plants = tuple(PLANTS) if options.plant == "all" else tuple(filter(None, options.plant.split(",")))
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="afpool-soak-") as folder:
-        soak = Soak(seed, options.seconds, options.every, options.plant)
+        soak = Soak(seed, options.seconds, options.every, plants)
         books = trio.run(soak.run, Path(folder))
     if books.violations:
         print("\n".join(books.report()))

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 VERDICTS: Final = ("", "not-sent", "refused", "in-doubt", "answered")
 KEPT: Final = 200
-SHOWN: Final = 20
+ALIKE: Final = 3
+"""How many violations are shown that differ in numbers and names of people only."""
+_NUMBERS: Final = re.compile(r"[tpc]?[0-9][0-9.,]*|quick|slow|progress|big|do|same")
 
 
 @attrs.define(eq=False)
@@ -149,7 +152,7 @@ class Books:
             for line in whole:
                 entry = json.loads(line)
                 if "run" in entry:
-                    self._ran(server, entry)
+                    self.ran(server, entry)
                 elif "refused" in entry:
                     if entry["refused"] in self._calls:
                         self._calls[entry["refused"]].refused += 1
@@ -158,7 +161,8 @@ class Books:
             lines += len(whole)
         return lines
 
-    def _ran(self, server: str, entry: dict[str, Any]) -> None:
+    def ran(self, server: str, entry: dict[str, Any]) -> None:
+        """A server's log says that a call ran."""
         number = entry["run"]
         if not isinstance(number, int) or not 0 < number <= self.made:
             self.broken(f"{server} ran a call that nobody made: {entry}")
@@ -259,7 +263,13 @@ class Books:
 
     def report(self) -> list[str]:
         """What was broken and what was done last, for whoever reads it."""
-        lines = [f"VIOLATION {text}" for text in self.violations[:SHOWN]]
-        if len(self.violations) > SHOWN:
-            lines.append(f"and {len(self.violations) - SHOWN} more")
+        alike: Counter[str] = Counter()
+        lines = []
+        for text in self.violations:
+            kind = _NUMBERS.sub("#", text)
+            alike[kind] += 1
+            if alike[kind] <= ALIKE:
+                lines.append(f"VIOLATION {text}")
+        if len(self.violations) > len(lines):
+            lines.append(f"and {len(self.violations) - len(lines)} more that are like these")
         return [*lines, "the last events:", *(f"  {text}" for text in self.events)]

@@ -12,7 +12,6 @@ import ctypes
 import gc
 import os
 import threading
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -126,7 +125,8 @@ class Quiet:
         self.moments = 0
         self.checks = 0
         self._kinds: Counter[str] = Counter()
-        self.lines: tracemalloc.Snapshot | None = None
+        self._tasks: Counter[str] = Counter()
+        self._collected = 0.0
 
     # ------------------------------------------------------------------ while calls run
 
@@ -180,6 +180,9 @@ class Quiet:
         await self._read()
         self.books.judge()
         await self._until(lambda: not [pid for pid in children() if is_desk(pid)], "children end", SETTLES)
+        if self.first is not None:
+            first = self.first
+            await self._until(lambda: not Held.now().above(first, self.bounds), "nothing is left over", SETTLES)
         self._compare()
         self.moments += 1
         self.hold.end()
@@ -220,7 +223,9 @@ class Quiet:
 
     def _kept(self, runtime: Runtime, *, loudly: bool = False) -> list[str]:
         """Keys and clients that nobody holds anything of."""
-        gc.collect()
+        if loudly or trio.current_time() > self._collected + 1:
+            gc.collect()  # what an exception was caught in holds itself, until it is collected
+            self._collected = trio.current_time()
         pool = runtime.pool
         told = pool.statistics()
         counts = {
@@ -234,8 +239,9 @@ class Quiet:
         if left and loudly:
             rooms = {pool.digest.show(key): count for key, count in pool.openings.rooms._keys.items()}
             self.books.note(f"rooms are held by {rooms}; clients {list(pool.openings.clients)}")
-            for event in list(pool.records.events)[-30:]:
-                self.books.note(f"event {event}")
+            for event in list(pool.records.events):
+                if event.key in rooms:
+                    self.books.note(f"event {event}")
         return left
 
     async def _read(self) -> None:
@@ -246,14 +252,16 @@ class Quiet:
     def _compare(self) -> None:
         held = Held.now()
         kinds = Counter(type(each).__name__ for each in gc.get_objects())
+        tasks = tasks_by_name()
         if self.first is None:
-            self.first, self._kinds = held, kinds
+            self.first, self._kinds, self._tasks = held, kinds, tasks
         more = held.above(self.first, self.bounds)
         for why in more:
             self.books.broken(f"at a quiet moment: {why}")
         if more:
             grown = (kinds - self._kinds).most_common(8)
             self.books.note(f"grown: {', '.join(f'{name} +{count}' for name, count in grown)}")
+            self.books.note(f"tasks that are new: {dict(tasks - self._tasks)}")
             self.books.note(f"descriptors: {descriptors()}")
         self.last = held
 
@@ -267,3 +275,16 @@ def descriptors() -> str:
         except OSError:
             continue
     return ", ".join(f"{count} {what}" for what, count in sorted(found.items()))
+
+
+def tasks_by_name() -> Counter[str]:
+    """trio's tasks, by the names of their functions."""
+    found: Counter[str] = Counter()
+    root = trio.lowlevel.current_root_task()
+    left = [] if root is None else [root]
+    while left:
+        task = left.pop()
+        found[task.name] += 1
+        for nursery in task.child_nurseries:
+            left += nursery.child_tasks
+    return found

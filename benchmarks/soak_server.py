@@ -1,10 +1,11 @@
 """One server of the soak, in a process of its own: `python soak_server.py KIND PORT LOG`.
 
+The one on stdio is `soak_child.py`.
+
 * What a call meets is in its arguments: `how`. So whoever asked knows what has to come of it.
 * All that comes in is written to the log before anything is decided, and a run in the step in which it
   starts, each in one write: a server that is killed leaves a true log.
-* It is steered by lines of JSON on its stdin, `{"do": ...}`, and ends with it. On stdio there is no such way:
-  what befalls a child befalls it by its calls, and by SIGKILL.
+* It is steered by lines of JSON on its stdin, `{"do": ...}`, and ends with it.
 * 401, 429 and 500 to everything is a mood, for some seconds. A refused credential is refused for good.
 """
 
@@ -29,22 +30,16 @@ from afpool.testing import (
     Hang,
     JsonRpcError,
     Progress,
-    Rule,
     Status,
     Truncate,
 )
-from afpool.testing._engine import Engine
-from afpool.testing._ledger import Arrival
-from afpool.testing._script import StdioScript
-from afpool.testing._stdio import _StdioServer
-
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from afpool.testing import Action
+    from afpool.testing import Action, Arrival
+    from afpool.testing._engine import Engine
 
 CREDENTIAL: Final = "SOAK_CREDENTIAL"
-KINDS: Final = ("files", "feed", "open", "wire", "desk")
 WAIT: Final = 0.05  # what a 429 asks for, in seconds
 
 # What a rule answers to, by the `how` of a call.
@@ -254,39 +249,9 @@ def obey(server: FakeServer, moods: Moods, order: dict[str, Any]) -> None:
             raise ValueError(f"unknown order {order}")
 
 
-def child(log: Log) -> None:
-    """Be a child on stdio. Its credential came with its environment."""
-    engine = Engine("handshake", tools(1))
-    credential = os.environ[CREDENTIAL]
-    arrive = engine.ledger.arrive
-
-    def marked(message: Any, body: bytes, **named: Any) -> Arrival:
-        named["headers"] = {"authorization": f"Bearer {credential}"}
-        return arrive(message, body, **named)
-
-    engine.ledger.arrive = marked  # type: ignore[method-assign]
-    watched(engine, log)
-    for how in ON_STREAMS:
-        engine.rules.add(rule_for(how))
-
-    async def run() -> None:
-        await _StdioServer(StdioScript(), engine).run()
-
-    trio.run(run)
-
-
-def rule_for(how: str) -> Rule:
-    """The rule of a child for calls that ask for this."""
-    return Rule("tools/call", SCRIPTED[how], when=lambda arrival: arrival.arguments.get("how") == how)
-
-
 def main() -> None:
     kind, port, path = sys.argv[1:]
-    log = Log(path)
-    if kind == "desk":
-        child(log)
-    else:
-        trio.run(serve, kind, int(port), log)
+    trio.run(serve, kind, int(port), Log(path))
 
 
 if __name__ == "__main__":

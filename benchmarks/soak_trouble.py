@@ -221,7 +221,7 @@ class Trouble:
         await trio.lowlevel.checkpoint()
         assert self.runtime is not None
         self.world.revision += 1
-        pool = {**self.runtime.config.pool, "idle_timeout": self._chance.choice((0.7, 1.0, 1.5))}
+        pool = {**self.runtime.config.pool, "idle_timeout": self._chance.choice((1.0, 1.5, 2.5))}
         done = self.runtime.reconfigure(servers=self.world.servers(), pool=pool, replan=("files",))
         return f"changed {done.changed}"
 

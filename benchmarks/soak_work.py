@@ -163,7 +163,7 @@ class Work:
             tools = await runtime.pool.tools(asked.who, asked.server, deadline=deadline)
         except AfpoolError as error:
             # nothing was called: there is neither a use nor a verdict of a call
-            asked.uses.append((error.delivery, 0))
+            asked.uses.append(("not-sent", 0))
             return f"list: {error.code}", "not-sent", None
         try:
             result = await tools[tool].call(

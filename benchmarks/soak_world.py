@@ -211,9 +211,7 @@ class World:
     def plan(self, server: str, who: Identity) -> Plan:
         """How a projection gets to a server."""
         if server == "desk":
-            command = (
-                sys.executable, str(HERE / "soak_server.py"), "desk", "0", str(self.folder / "desk.log"),
-            )  # fmt: skip
+            command = (sys.executable, "-IS", str(HERE / "soak_child.py"), str(self.folder / "desk.log"))
             credential = self.vault.spell(owner(server, who))
             return Plan(transport=StdioTransport.of(*command, env={CREDENTIAL: credential}))
         needs = CredentialRequirement(server, mode="user" if server in USERS else "machine")
@@ -275,7 +273,7 @@ def children() -> list[int]:
 def is_desk(pid: int) -> bool:
     """Whether that process is a child of the server on stdio."""
     try:
-        return b"\0desk\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"soak_child.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
