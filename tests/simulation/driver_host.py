@@ -23,6 +23,7 @@ from afpool import (
     WebSocketTransport,
 )
 from afpool.client import SampleAnswer
+from tests.simulation.driver_mistakes import PLANS
 from tests.simulation.driver_secrets import AppFault, bad_credential, credential, make_signer
 from tests.simulation.driver_ways import PASSWORD
 from tests.simulation.ground import RAISES, Ground, Named, PlanTold, Shared, Vended
@@ -125,6 +126,7 @@ class Host:
         self.callers: dict[str, Caller] = {}
         self.canaries: list[str] = []
         self.shown_addresses = 0
+        self._rubbish = sim.random.randrange(len(PLANS))
         self._canary = 0
         if any(server.way.over == "proxy-with-credential" for server in world.servers):
             self.canaries.append(PASSWORD)
@@ -212,7 +214,8 @@ class Host:
         if mood == "raises":
             raise AppFault("there is no plan")
         if mood == "rubbish":
-            return "no plan"
+            self._rubbish += 1
+            return PLANS[self._rubbish % len(PLANS)]() if self._rubbish % 4 else "no plan"
         mark = f"{name}-{truth.place}/{truth.variant}{'/nowhere' if mood == 'nowhere' else ''}"
         plan = self.make_plan(server, key, mark, truth)
         self.ground.file(PlanTold(key=key, context=plan.context(SECRET), place=mark))

@@ -13,6 +13,7 @@ import trio
 
 from afpool.pool import _messages as m
 from afpool.pool._machine import KeyMachine
+from tests.simulation.driver_secrets import AppFault
 from tests.simulation.ground import Crashed
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ class Logs(logging.Handler):
         """Keep one record."""
         text = self.format(record)
         self.texts.append(text)
-        if record.levelno >= logging.ERROR and record.exc_info is not None:
+        raised = record.exc_info[1] if record.exc_info else None
+        if record.levelno >= logging.ERROR and raised is not None and not isinstance(raised, AppFault):
             self.failures.append(text[-3000:])
 
     def __enter__(self) -> None:

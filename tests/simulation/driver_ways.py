@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import trio
 import trio.testing
 
-from afpool import Proxy, basic
+from afpool import Proxy, TlsConfig, basic
 from afpool.testing import FakeProxy
 from afpool.transports import HttpxAdapter
 
@@ -63,6 +63,8 @@ class Door:
         """What the plans that lead here say of the way."""
         if self._over == "unix":
             return {"uds": self.name}
+        if self._over == "insecure":
+            return {"tls": TlsConfig(insecure=True)}
         if self._over == "httpx":
             return {"httpx_transport": SimHttpx}
         if self.proxy is None:

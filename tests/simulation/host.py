@@ -103,6 +103,12 @@ class Invalidate(Host):
     wide: bool = False
 
 
+Reconfiguring: TypeAlias = Literal[
+    "bindings", "named", "clients", "remove", "add", "plan", "replan", "share", "credentials", "limits",
+    "nothing", "wrong",
+]  # fmt: skip
+
+
 @attrs.frozen(kw_only=True)
 class Reconfigure(Host):
     """`pool.reconfigure`: another configuration comes into force.
@@ -111,13 +117,13 @@ class Reconfigure(Host):
         server: Which server is configured otherwise.
         how: `bindings`: so that only they end; `named`: they end by `rebind`; `clients`: so that its clients
             end, too; `remove`; `add`: it comes back; `plan`: another plan function, which gives the same
-            plans; `share`: likewise; `nothing`: all is as it was; `wrong`: what is refused.
+            plans; `replan`: this server only is said to have other plans; `share`: another share function;
+            `credentials`: another provider, which vends the same; `limits`: some of them; `nothing`: all is
+            as it was; `wrong`: what is refused.
     """
 
     server: str
-    how: Literal["bindings", "named", "clients", "remove", "add", "plan", "share", "nothing", "wrong"] = (
-        "bindings"
-    )
+    how: Reconfiguring = "bindings"
 
 
 @attrs.frozen(kw_only=True)
@@ -134,6 +140,21 @@ class ResumeKey(Host):
 
     who: str
     server: str
+
+
+@attrs.frozen(kw_only=True)
+class HoldServer(Host):
+    """`pool.pause_server`, and `resume_server` after so many seconds."""
+
+    server: str
+    seconds: float = 1.0
+
+
+@attrs.frozen(kw_only=True)
+class Look(Host):
+    """An operator looks at the pool: its numbers, its keys by what is shown of them, its record."""
+
+    call: str = ""
 
 
 @attrs.frozen(kw_only=True)
