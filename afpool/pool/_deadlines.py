@@ -90,11 +90,8 @@ class Deadlines:
 
         with trio.CancelScope(deadline=until):
             self._task = trio.lowlevel.current_task()
-            try:
-                await trio.lowlevel.wait_task_rescheduled(abort)
-            finally:
-                self._task = None
-                self._wake_at = float("-inf")
+            # whoever ends this wait, `add` or `abort`, has taken the task away in the same step
+            await trio.lowlevel.wait_task_rescheduled(abort)
 
     def __len__(self) -> int:
         return len(self._heap) - self._done

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 ROOT = Path.cwd()
 WATCHED = ("afpool/pool", "afpool/client", "afpool/tools")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
 
 _coverage = coverage.Coverage(
     data_file=None, config_file=False, include=[f"{ROOT / part}/*" for part in WATCHED]

@@ -60,6 +60,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     listed = Path(session.config.getoption("--mutation-jobs"))
     jobs = [json.loads(line) for line in listed.read_text().splitlines()]
     items = {item.nodeid: item for item in session.items}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
     known = functions(ROOT)
     capture: Any = session.config.pluginmanager.getplugin("capturemanager")
     capture.suspend_global_capture(in_=True)

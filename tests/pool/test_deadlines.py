@@ -67,6 +67,42 @@ async def test_an_earlier_deadline_wakes_the_sleeping_task(nursery, autojump_clo
     nursery.cancel_scope.cancel()
 
 
+async def test_a_deadline_that_is_not_earlier_leaves_the_task_asleep(nursery, autojump_clock):
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    start = trio.current_time()
+    deadlines.add(start + 10, Target())
+    await wait_all_tasks_blocked()
+    deadlines.add(start + 10, Target())
+    deadlines.add(start + 20, Target())
+    assert deadlines._task is not None
+    deadlines.add(start + 9, Target())
+    assert deadlines._task is None  # on its way
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_is_done_at_the_front_is_not_slept_for(nursery, autojump_clock):
+    deadlines = Deadlines()
+    start = trio.current_time()
+    deadlines.done(deadlines.add(start + 1, Target()))
+    kept = deadlines.add(start + 10, Target())
+    nursery.start_soon(deadlines.run)
+    await wait_all_tasks_blocked()
+    assert deadlines._heap == [kept]
+    assert deadlines._wake_at == start + 10
+    nursery.cancel_scope.cancel()
+
+
+async def test_one_may_be_added_in_the_step_in_which_the_task_is_cancelled(autojump_clock):
+    deadlines = Deadlines()
+    async with trio.open_nursery() as inner:
+        inner.start_soon(deadlines.run)
+        await wait_all_tasks_blocked()
+        inner.cancel_scope.cancel()
+        deadlines.add(trio.current_time(), Target())
+    assert len(deadlines) == 1
+
+
 async def test_a_deadline_that_has_passed_is_served_at_once(nursery, autojump_clock):
     deadlines = Deadlines()
     nursery.start_soon(deadlines.run)
@@ -171,6 +207,36 @@ def test_what_is_done_does_not_pile_up():
         assert len(deadlines._heap) <= 2_200
     assert len(deadlines) == len(kept)
     assert sum(entry.target is not None for entry in deadlines._heap) == len(kept)
+
+
+def test_the_heap_is_swept_when_more_than_1024_are_done_and_no_sooner():
+    deadlines = Deadlines()
+    for entry in [deadlines.add(1.0, Target()) for _ in range(1024)]:
+        deadlines.done(entry)
+    assert len(deadlines._heap) == 1024
+    deadlines.done(deadlines.add(1.0, Target()))
+    assert deadlines._heap == []
+    assert len(deadlines) == 0
+
+
+def test_the_heap_is_swept_when_more_than_half_is_done_and_no_sooner():
+    deadlines = Deadlines()
+    entries = [deadlines.add(1.0, Target()) for _ in range(4000)]
+    for entry in entries[:2000]:
+        deadlines.done(entry)
+    assert len(deadlines._heap) == 4000
+    deadlines.done(entries[2000])
+    assert len(deadlines._heap) == len(deadlines) == 1999
+
+
+def test_a_heap_that_was_swept_is_a_heap():
+    deadlines = Deadlines()
+    entries = [deadlines.add(index * 7919 % 4001, Target()) for index in range(4000)]
+    for entry in sorted(entries)[:2001]:
+        deadlines.done(entry)
+    heap = deadlines._heap
+    assert len(heap) == 1999
+    assert all(heap[(at - 1) // 2].at <= heap[at].at for at in range(1, len(heap)))
 
 
 def test_what_is_done_holds_its_target_no_longer():

@@ -29,11 +29,13 @@ CATALOGS = (ONE, ONE_AND_MORE, OTHER, TURNED)
 def test_a_new_list_is_unsettled_and_shows_nothing():
     state = ListState(1)
     assert not state.settled(0.0)
+    assert not state.settled(-1.0)  # whatever the clock says
     assert state.alive
     assert state.generation == 0
     assert state.find("search") is None
     assert not state.shows("search", ONE["search"].digest)
     assert not state.shared
+    assert ListState(2, entry=object()).shared
 
 
 def test_the_generation_counts_different_lists_only():
@@ -62,6 +64,26 @@ def test_a_notice_after_the_first_page_was_asked_for_leaves_it_unsettled():
     state.received(ONE, state.notices, 9.0)
     assert not state.noticed
     assert state.settled(0.0)
+
+
+def test_a_further_notice_is_no_news_until_it_was_asked_for():
+    state = ListState(1)
+    told = []
+    for why in ("notice", "notice", "refresh", "ask", "notice", "notice", "ask", "refresh", "notice"):
+        if why == "ask":
+            state.asked(0.0)
+            continue
+        told.append(state.is_news(why))
+        state.unsettle(why)
+    assert told == [True, False, True, True, False, True, True]
+    assert state.notices == 5
+
+
+def test_a_notice_that_was_answered_makes_the_next_one_news():
+    state = ListState(1)
+    state.unsettle("notice")
+    state.received(ONE, state.notices, 9.0)  # as the first page told, which was asked for after it
+    assert state.is_news("notice")
 
 
 @pytest.mark.parametrize("why", ["refresh", "notification stream lost", "header mismatch"])
@@ -204,6 +226,21 @@ def test_a_connection_that_breaks_under_it_makes_asking_no_slower():
     state.asked(now)
     assert state.next_at == now + RELIST_INTERVAL
     assert state.interval == 2 * RELIST_INTERVAL  # an answer that settles nothing counts as before
+
+
+def test_a_connection_that_breaks_after_many_askings_puts_the_next_off_for_a_second():
+    state = ListState(1)
+    asked_at_once(state, 6)
+    state.unanswered()
+    assert state.next_at == state.asked_at + RELIST_INTERVAL
+
+
+def test_a_change_that_was_announced_beside_a_listener_that_goes_counts():
+    state = ListState(1)
+    asked_at_once(state, 3)
+    state.unsettle(LISTENER_GONE)
+    state.unsettle("notice")
+    assert asked_at_once(state, 2) == [4.0, 8.0]
 
 
 def test_a_listener_that_goes_again_and_again_makes_asking_no_slower():
