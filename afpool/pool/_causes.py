@@ -41,6 +41,7 @@ from .._base.use import Use, note_refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .._base.definition import Definition
     from .._base.model import ToolContext, ToolResult
     from ..client import Errand
     from ..client._carried import Carried
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 HOLDERS_NAMED: Final = 16
 CURIOUS_KEPT: Final = 32
+QUARANTINED: Final = "quarantined"
 OPEN_FAILED: Final = "open-failed"
 GONE: Final = (ClientClosed, LocalSessionHandleLostError, SessionExpiredError)
 """What an ended client answers."""
@@ -238,7 +240,7 @@ def compare(call: Call, listed: ListState) -> None:
         return
     use = call.use
     if listed.generation != call.generation or not listed.shows(definition.name, definition.digest):
-        use.was, use.became = definition, listed.find(definition.name)
+        _became(use, definition, listed, call.actor.pool.seams.now())
         _look_through(use, _carried(call), call.actor.pool.seams.now())
     elif listed.noticed:
         if listed.curious is None:
@@ -253,10 +255,18 @@ def tell_curious(listed: ListState, records: Records, now: float) -> None:
     for use, definition, carried in curious or ():
         if use.code != StaleTools.code:
             continue  # what stands around the tool got over it, or it ended otherwise
-        use.was, use.became = definition, listed.find(definition.name)
+        _became(use, definition, listed, now)
         use.note("generation", str(listed.generation), now)
         _look_through(use, carried, now)
         records.grown(use)
+
+
+def _became(use: Use, definition: Definition, listed: ListState, now: float) -> None:
+    use.was, use.became = definition, listed.find(definition.name)
+    catalog = listed.catalog
+    if use.became is None and catalog is not None and catalog.quarantined:
+        # of what cannot be read nobody knows whether it is that tool
+        use.note(QUARANTINED, str(len(catalog.quarantined)), now)
 
 
 def _carried(call: Call) -> Carried | None:

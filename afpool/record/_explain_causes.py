@@ -92,9 +92,12 @@ _NOTES: Final[dict[str, str]] = {
     "server-request": "the server asked: {words}",
     "generation": "the list that came later is of generation {words}",
     "definition": "a definition {words}",
+    "quarantined": "so many tools of that list cannot be offered: {words}",
     "answered": "when the answer came, this had changed: {words}",
 }
-_BESIDE: Final = frozenset({"progress", "server-request", "answered", "generation", "definition"})
+_BESIDE: Final = frozenset(
+    {"progress", "server-request", "answered", "generation", "definition", "quarantined"}
+)
 """Notes that never are the cause of how a call ended."""
 
 

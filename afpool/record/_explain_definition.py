@@ -46,7 +46,8 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
         if generation != use.generation:
             moved += f"generation {use.generation} → {generation}; "
     if became is None:
-        return f"{moved}the list does not hold {tool} any more", facts
+        gone = f"holds no {tool} that can be read" if _unread(view) else f"does not hold {tool} any more"
+        return f"{moved}the list {gone}", facts
     facts["became"] = became.digest[:12]
     if became.digest == use.was.digest:
         return f"{moved}{tool} is defined as before, but any change of its list ends what was listed", facts
@@ -59,6 +60,10 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
 
 def _known(name: str) -> str:
     return name if name in _VOCABULARY or name.isdigit() else "…"
+
+
+def _unread(view: View) -> bool:
+    return any(stage == "quarantined" for stage, _, _ in view.use.facts or ())
 
 
 def _noted(view: View) -> int | None:

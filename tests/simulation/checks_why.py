@@ -72,7 +72,7 @@ def _left(around: Around, fact: Explained) -> str:
     """W1 of a call that is not on the record."""
     said = fact.raised or ""
     records = around.law.records
-    filed = [each for each in of(around.facts[: fact.seq], Filed)]
+    filed = list(of(around.facts[: fact.seq], Filed))
     since = next((n for n, each in enumerate(reversed(filed)) if each.call == fact.call), len(filed))
     if not said.startswith("LookupError: no call "):
         return f"it raised {said}"

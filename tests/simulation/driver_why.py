@@ -1,4 +1,4 @@
-"""The record of a simulated run: every call that did not end well is explained, and the explanations are filed.
+"""The record of a simulated run: every call that did not end well is explained, and that is filed.
 
 Twice: in the step in which the call ended, before anything else can run, and when the pool has been left and
 all that could still happen has happened. What is said then is judged by `checks_why.py`.
@@ -90,14 +90,14 @@ class Whys:
             told: Explanation | BaseException
             try:
                 told = await self.record.why(call)
-            except Exception as error:  # noqa: BLE001 -- whatever it is, it is judged
+            except Exception as error:
                 told = error
             self._file(call, "over", "why", told)
 
     def _explained(self, call: str) -> Explanation | BaseException:
         try:
             return self.record.explain(call)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is judged
+        except Exception as error:
             return error
 
     def _file(self, call: str, when: str, how: str, told: Explanation | BaseException) -> None:

@@ -130,12 +130,14 @@ def _before_its_ground(around: Around, told: Told, cause: Happened) -> str:
 
 
 def _of_another(around: Around, told: Told, cause: Happened) -> str:
-    """What ended a client ended the one that the call went to; a list that moved is the one that it stood on."""
+    """What ended a client ended that of the call; a list that moved is the one that it stood on."""
     use, facts = told.use, cause.facts
-    if cause.kind in ENDS and cause.kind != "closed" and None not in (use.get("client"), facts.get("client")):
-        if use["client"] != facts["client"]:
-            return f"it went to client {use['client']}, and {cause.kind} befell client {facts['client']}"
-    if cause.kind == "list" and use.get("list") is not None and use["list"] != facts.get("list"):
+    if any(stage == "repeat" for stage, _, _ in use.get("facts", ())):
+        return ""  # what it tells beside its cause is of the last pass, and its cause of one before
+    its_own = use.get("client") is None or use["client"] == facts.get("client")
+    if cause.kind in ENDS and not its_own:
+        return f"it went to client {use['client']}, and {cause.kind} befell client {facts.get('client')}"
+    if cause.kind == "list" and not its_own and use.get("list") not in {None, facts.get("list")}:
         return f"it stood on list {use['list']}, and list {facts.get('list')} moved"
     if cause.kind in HELD:
         ends = Resumed if cause.kind == "paused" else Drained
@@ -157,9 +159,9 @@ def _other_end(around: Around, told: Told, cause: Happened) -> str:
 
 
 def _headline(told: Told, cause: Happened) -> str:
-    """How much earlier the cause was, as the headline says."""
+    """How much earlier the cause was, as the headline says; of a lost session it says what came of it."""
     head = head_of(told.headline)
-    if head is None:
+    if head is None or told.use["code"] == "session-expired":
         return ""
     text = head.cause
     since = cause.at - told.began.at

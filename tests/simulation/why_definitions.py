@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.simulation.why_world import Around
 
 _GONE: Final = "does not hold"
+_UNREAD: Final = "that can be read"
 _AS_BEFORE: Final = "is defined as before"
 
 
@@ -40,6 +41,9 @@ def _wrong(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
         return f"{len(lists)} lists had come"
     if _GONE in text:
         return "" if None in now else "every list holds it"
+    if _UNREAD in text:
+        unread = any(each.twice or "NaN" in str(each.tools) for each in lists)
+        return "" if unread else "every list shows it so that it can"
     if _AS_BEFORE in text:
         return "" if was in now else "no list holds it so"
     others = {each for each in now if each is not None and each != was}

@@ -7,6 +7,7 @@ stands here under none is a violation: somebody invented it. Rules say what is w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -72,6 +73,8 @@ def false_event(around: Around, event: Happened) -> str:
     rule = RULES.get(event.kind)
     if rule is None:
         return f"nothing in the world is called {event.kind!r}"
+    if not event.key and event.kind in OF_A_SERVER:
+        event = attrs.evolve(event, key=event.told.key)  # of its server, and so of its key
     if event.kind not in _OF_ALL and not event.key:
         return "it does not say whose key it befell"
     if event.at > event.told.fact.at + NEAR:
@@ -239,7 +242,7 @@ def _aged(around: Around, event: Happened) -> str:
 
 def _plan_changed(around: Around, event: Happened) -> str:
     told = [fact for fact in around.within(PlanTold, 0.0, event.at) if fact.key == event.key]
-    for before, fact in zip(told, told[1:], strict=False):
+    for before, fact in pairwise(told):
         if fact.at >= event.at - LAG and fact.context != before.context:
             return ""
     return "the app's plan for that key was the same as before"
@@ -283,6 +286,9 @@ def _closing(around: Around, event: Happened) -> str:
         "" if around.since(Closing, event.at - LAG, event.at, lambda fact: True) else "the pool was not left"
     )
 
+
+OF_A_SERVER: Final = frozenset({"paused", "resumed"})
+"""Kinds that may be about all keys of a server."""
 
 _OF_ALL: Final = frozenset({"reconfigured", "closing", "killed"})
 """Kinds that may be about no key in particular."""

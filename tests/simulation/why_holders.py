@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.why_reading import NEAR, PLACE, head_of
+from tests.simulation.why_world import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.why_reading import Told
     from tests.simulation.why_world import Around
 
-OF_THE_RUNTIME: Final = frozenset({"runtime-admission", "max_waiting_total"})
+OF_THE_RUNTIME: Final = frozenset({"runtime-admission", "max_waiting_total", "itself"})
 NAMED: Final = 16
 WELL: Final = {"ok": ("ok", None), "tool-error": ("ok", None), "caller-cancelled": ("cancelled", "cancelled")}
 
@@ -42,7 +43,9 @@ def wrong_holder(around: Around, told: Told) -> Iterator[str]:
 
 
 def _cannot(around: Around, told: Told, call: str) -> str:
-    began = around.began.get(call)
+    began = around.call(call)
+    if OWN.match(call):
+        return ""
     if began is None:
         return "nobody made it"
     if began.key != told.key and not _waited_for_the_runtime(told):
@@ -69,7 +72,9 @@ def _waited_for_the_runtime(told: Told) -> bool:
 def _otherwise(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
     facts = clause["facts"]
     call: str = facts["held_by"]
-    began, ended = around.began.get(call), around.ended.get(call)
+    began, ended = around.call(call), around.ended.get(call)
+    if OWN.match(call) or (began is not None and began.call != call):
+        return ""  # how it ended is not the world's to know
     if began is None:
         return "nobody made it"
     if facts["tool"] and facts["tool"] != began.tool and not began.is_operation:

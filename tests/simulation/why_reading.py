@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tests.simulation.ground import Began, Bound, Ended
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tests.simulation.ground import Began, Bound, Ended
     from tests.simulation.ground_why import Explained
 
 NEAR: Final = 2e-5

@@ -67,7 +67,8 @@ def _sent(around: Around, told: Told) -> Iterator[str]:
     for name, _, ended in told.stages():
         if name != "sent" or any(abs(at - ended) <= LAG for at in moments):
             continue
-        if told.use["delivery"] in {"in-doubt", "not-sent"} and not any(at >= ended for at in moments):
+        later = any(at >= ended for at in moments) and not told.began.repeats
+        if told.use["delivery"] in {"in-doubt", "not-sent"} and not later:
             continue  # the gate was passed, and the network took nothing of it: in doubt, since nobody knows
         yield f"it tells that a byte left at {ended:.4f}; bytes left at {[round(at, 4) for at in moments]}"
 
@@ -138,7 +139,7 @@ def wrong_advice(around: Around, told: Told) -> Iterator[str]:
         if text.startswith("nothing of the last attempt") and not requests and not weak:
             yield "something was sent before, and nothing left"
     if (
-        delivery in {"in-doubt"}
+        delivery == "in-doubt"
         and code != "cancelled"
         and not any(THINK in clause["text"] for clause in told.clauses("use"))
     ):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.simulation.checks_lists import Received
 from tests.simulation.ground import Answer, Began, Bound, Ended, Fact, Heard, Linked, Request, Unlinked, of
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from tests.simulation.oracle_law import Law
 
 T = TypeVar("T", bound=Fact)
+
+FURTHER: Final = re.compile(r"(:again|\.\d+)$")
+"""Ends of ids that are made of another call's."""
+
+OWN: Final = re.compile(r"call-\d+$")
+"""Ids of calls that the pool makes by itself."""
 
 
 class Around:
@@ -54,6 +61,10 @@ class Around:
                 self.links[fact.link] = fact
                 if fact.key is not None:
                     self.link_keys.setdefault(fact.link, set()).add(fact.key)
+
+    def call(self, name: str) -> Began | None:
+        """How a call began that another one names: also a second attempt, or a further call of a context."""
+        return self.began.get(name) or self.began.get(FURTHER.sub("", name))
 
     def within(self, kind: type[T], since: float, until: float) -> Iterator[T]:
         """The facts of a kind from one time to another, both of them included, in order."""
