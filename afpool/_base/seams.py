@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import trio
 
+from .errors import NOT_SENT, Overloaded
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -25,7 +27,20 @@ def _next_id() -> int:
 
 
 async def _run_sync(fn: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    return await trio.to_thread.run_sync(fn, limiter=limiter, abandon_on_cancel=True)
+    begun = False
+
+    def run() -> T:
+        nonlocal begun
+        begun = True
+        return fn()
+
+    try:
+        return await trio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
+    except RuntimeError:
+        if begun:
+            raise
+    # the process has as many threads as it may have; nothing of `fn` was done
+    raise Overloaded("no further thread can be started in this process; nothing was done", delivery=NOT_SENT)
 
 
 async def _connect(family: int, address: Any) -> socket.socket:
@@ -62,7 +77,8 @@ class Seams:
         connect: Connect to one address of one family: a non-blocking TCP socket, or a `Wire` of the
             transports where no kernel is wanted, which cannot carry TLS.
         resolve: `getaddrinfo`, blocking; runs in a thread under `in_thread`.
-        in_thread: Run a blocking function in a thread under a named limiter.
+        in_thread: Run a blocking function in a thread under a named limiter. Where there can be no further
+            thread it raises `Overloaded`, and nothing of the function was done.
         spawn: Start a child for a `StdioConfig`, as a `Child` of the transports, or raise its `SpawnFailed`;
             None starts a real process.
     """

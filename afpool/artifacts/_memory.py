@@ -120,7 +120,7 @@ class MemoryArtifacts:
         made.check_ahead(now)
         held = self._scopes.get(name) or Scope(scope)
         self._check_parents(held, made, now)
-        row.ticket = made.stamped(max(now, held.newest + 1), self.retention)
+        row.ticket = made.stamped(now, held.newest, self.retention)
         row.meta = row.ticket.meta()
         self._scopes[name] = held
         self._scopes.move_to_end(name)

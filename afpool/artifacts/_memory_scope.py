@@ -70,7 +70,7 @@ class Scope:
         self.newest = 0
         self._ages: list[tuple[int, str]] = []  # oldest first
         self._kinds: dict[str, list[tuple[int, str]]] = {}
-        self._expiries: list[tuple[int, str]] = []  # a heap; what it names may be gone
+        self._expiries: list[tuple[int, int, str]] = []  # a heap; what it names may be gone
         self._lasting = 0  # rows without an expiry
         self._last_expiry = 0
 
@@ -86,9 +86,9 @@ class Scope:
             self._lasting += 1
             return
         if len(self._expiries) > 2 * len(self.rows) + 16:
-            self._expiries = [entry for entry in self._expiries if entry[1] in self.rows]
+            self._expiries = [entry for entry in self._expiries if entry[2] in self.rows]
             heapq.heapify(self._expiries)
-        heapq.heappush(self._expiries, (ticket.expires, ticket.ref))
+        heapq.heappush(self._expiries, (ticket.expires, ticket.created, ticket.ref))
         self._last_expiry = max(self._last_expiry, ticket.expires)
 
     def remove(self, ref: str) -> Row:
@@ -107,7 +107,7 @@ class Scope:
     def expired(self, now: int) -> Iterator[str]:
         """Give what has expired, the earliest first; each has to be removed before the next is asked for."""
         while self._expiries and self._expiries[0][0] <= now:
-            _, ref = heapq.heappop(self._expiries)
+            *_, ref = heapq.heappop(self._expiries)
             if ref in self.rows:
                 yield ref
 

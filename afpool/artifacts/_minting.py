@@ -118,10 +118,13 @@ class Draft:
         if not self.ticket.live(now):
             raise InvalidArtifactError(BORN_EXPIRED)
 
-    def stamped(self, created: int, retention: Retention) -> Ticket:
-        """Give the ticket of the moment of writing."""
-        expires = retention.expiry(created, self.ticket.expires)
-        return attrs.evolve(self.ticket, created=created, expires=expires)
+    def stamped(self, now: int, newest: int, retention: Retention) -> Ticket:
+        """Give the ticket of the moment of writing, newer than the newest of its scope.
+
+        How long it lives counts from now: a clock that was ahead for a moment leaves `newest` there for good.
+        """
+        expires = retention.expiry(now, self.ticket.expires)
+        return attrs.evolve(self.ticket, created=max(now, newest + 1), expires=expires)
 
 
 BORN_EXPIRED: Final = (

@@ -135,7 +135,7 @@ while most_bytes and tonumber(redis.call('HGET', S, 'bytes') or 0) + bytes > mos
 end
 local created = math.max(now, tonumber(redis.call('HGET', S, 'newest') or 0) + 1)
 local expires = asked
-if ttl and (not expires or created + ttl < expires) then expires = math.min(created + ttl, LAST) end
+if ttl and (not expires or now + ttl < expires) then expires = math.min(now + ttl, LAST) end
 reply[2], reply[3] = digits(created), digits(expires or 0)
 local head = digits(created) .. ' ' .. digits(expires or 0) .. ' ' .. digits(bytes) .. ' ' .. #kind .. ' '
 redis.call('HSET', T, ref, head .. kind .. rest)

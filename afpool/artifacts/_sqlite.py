@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
@@ -39,7 +40,6 @@ from ._types import (
 )
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from types import TracebackType
 
@@ -130,23 +130,43 @@ class SqliteArtifacts:
             )
         self._opened = True
         try:
-            connection = await trio.to_thread.run_sync(self._open_file, limiter=self._opening)
+            connection, there = await trio.to_thread.run_sync(self._open_file, limiter=self._opening)
+            writer = Writer(connection, self.retention, self._now, self._uses, self._tell, there)
+            try:
+                writer.start()
+            except BaseException:
+                connection.close()
+                raise
+        except RuntimeError as error:
+            self._opened = False
+            raise ArtifactStoreError(
+                f"the store {self.path} cannot be opened: there can be no further thread in this process; "
+                "nothing was changed"
+            ) from error
         except BaseException:
             self._opened = False
             raise
-        self._writer = Writer(connection, self.retention, self._now, self._uses, self._tell)
-        self._writer.start()
+        self._writer = writer
         return self
 
-    def _open_file(self) -> sqlite3.Connection:
+    def _open_file(self) -> tuple[sqlite3.Connection, Callable[[], bool]]:
+        path = self.path.absolute()  # the process may change its directory
         connection = open_to_write(self.path, busy_timeout=self._busy_timeout)
         try:
             self._uses.start_after(connection)
-        except sqlite3.Error as error:
+            opened = path.stat()
+        except (sqlite3.Error, OSError) as error:
             connection.close()
             refusal = failure(error, NOT_SENT, "opening")
         else:
-            return connection
+
+            def there() -> bool:
+                try:
+                    return os.path.samestat(path.stat(), opened)
+                except OSError:
+                    return False
+
+            return connection, there
         raise refusal
 
     async def aclose(self) -> None:
@@ -166,7 +186,10 @@ class SqliteArtifacts:
                         await last.done.wait()
                     finally:
                         writer.stop()
-                    await trio.to_thread.run_sync(self._close_idle, limiter=self._opening)
+                    try:
+                        await trio.to_thread.run_sync(self._close_idle, limiter=self._opening)
+                    except RuntimeError:  # there can be no further thread
+                        self._close_idle()
                 await writer.ended.wait()
         await trio.lowlevel.checkpoint()
 
@@ -330,7 +353,7 @@ class SqliteArtifacts:
         with trio.move_on_after(self._timeout):
             try:
                 result: T = await self._seams.in_thread(lambda: self._with_connection(fn), self._reading)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, MemoryError) as error:
                 refusal = failure(error, NOT_SENT, "reading")
             else:
                 return result

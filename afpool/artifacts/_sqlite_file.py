@@ -109,7 +109,7 @@ def open_to_read(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: It cannot be opened.
     """
-    connection = _connect(path, busy_timeout)
+    connection = _connect(path, busy_timeout, mode="rw")  # what is not there is not made
     try:
         connection.execute("PRAGMA query_only = ON")
     except BaseException:
@@ -118,10 +118,11 @@ def open_to_read(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+def _connect(path: Path, busy_timeout: float, mode: str = "rwc") -> sqlite3.Connection:
     # An absolute path, since the process may change its directory before the next connection is made.
     return sqlite3.connect(
-        path.absolute(),
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
         timeout=busy_timeout,
         isolation_level=None,
         check_same_thread=False,

@@ -188,7 +188,7 @@ class Turns:
         self._check_parents(made, scope, now)
         if scope is None:
             scope = self._new_scope(name)
-        ticket = made.stamped(max(now, scope.newest + 1), self._retention)
+        ticket = made.stamped(now, scope.newest, self._retention)
         swept = self._make_room(name, scope, ticket.bytes, now)
         self._insert(scope, ticket, made.data)
         return ticket, swept
@@ -286,7 +286,7 @@ class Turns:
         if scope.soonest is None or scope.soonest > now:
             return []
         rows = self._connection.execute(
-            _VICTIM + "AND expires <= ? ORDER BY expires, ref LIMIT ?",
+            _VICTIM + "AND expires <= ? ORDER BY expires, created LIMIT ?",
             (scope.id, now, most),
         ).fetchall()
         swept = self._remove(scope, rows, "ttl")

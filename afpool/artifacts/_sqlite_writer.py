@@ -8,6 +8,7 @@ Rules:
   database fails, the commit is rolled back and each write is tried in a commit of its own.
 * A caller who leaves before the thread has taken its write has written nothing. One who leaves later has its
   write undone: nobody knows the ref.
+* A file that is not at its path any more is not written: whoever opened it anew would find nothing of it.
 * Which of the two it was is settled by taking the job's one claim, which succeeds once.
 """
 
@@ -90,7 +91,7 @@ class Job(Generic[T]):
             self._undo(self.value)
 
 
-def failure(error: sqlite3.Error, delivery: Delivery, doing: str) -> ArtifactStoreError:
+def failure(error: Exception, delivery: Delivery, doing: str) -> ArtifactStoreError:
     """Give the error that a caller gets for one of SQLite's, whose own text may hold what it was given."""
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     became = "nothing was changed" if delivery == NOT_SENT else "whether it was done is not known"
@@ -111,6 +112,7 @@ class Writer:
         clock: Microseconds since 1970.
         uses: What the readers note.
         told: Called on the loop with a scope and what it gave up without a put of its own.
+        there: Says whether the file is still at its path. Blocking.
     """
 
     def __init__(
@@ -120,12 +122,14 @@ class Writer:
         clock: Callable[[], int],
         uses: Uses,
         told: Callable[[Identity, Swept], object],
+        there: Callable[[], bool],
     ) -> None:
         self._connection = connection
         self._retention = retention
         self._clock = clock
         self._uses = uses
         self._told = told
+        self._there = there
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._loop = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._run, name="afpool artifacts writer", daemon=True)
@@ -155,10 +159,10 @@ class Writer:
             while going:
                 batch, going = self._take()
                 if batch:
-                    given_up = self._commit(batch)
+                    given_up = self._commit_or_say(batch)
                     self._post(self._settle, batch, given_up)
         finally:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(Exception):
                 self._connection.close()
             self._post(self.ended.set)
 
@@ -181,6 +185,22 @@ class Writer:
                 return batch, True
         return batch, False
 
+    def _commit_or_say(self, batch: list[Job[Any]]) -> list[tuple[Identity, Swept]]:
+        """Do the jobs, if the file is there; whatever happens, the thread goes on and each is answered."""
+        try:
+            if self._there():
+                return self._commit(batch)
+            for job in batch:
+                job.error = ArtifactStoreError(
+                    "the file of the store was moved away or removed, or its directory was: what is written "
+                    "now would be lost; nothing was changed; put it back, or open a store anew"
+                )
+        except Exception as error:  # noqa: BLE001 -- no memory, most likely
+            self._roll_back()
+            for job in batch:
+                job.error = job.error or failure(error, IN_DOUBT, "writing")
+        return []
+
     def _commit(self, batch: list[Job[Any]]) -> list[tuple[Identity, Swept]]:
         """Do the jobs in one transaction; each has a value or an error afterwards."""
         turns = Turns(self._connection, self._retention, self._uses)
@@ -192,7 +212,7 @@ class Writer:
                     job.value = job.run(turns, now)
                 except ArtifactError as refusal:
                     job.error = refusal
-            if now >= self._clear_at:
+            if not now < self._clear_at <= now + CLEAR_EVERY:  # also where the clock was set back
                 self._clear_at = now + CLEAR_EVERY
                 turns.clear_one_scope(now)
             turns.finish()
@@ -200,12 +220,12 @@ class Writer:
             self._roll_back()
             if len(batch) > 1:
                 return self._commit_singly(batch)
-            found = failure(error, NOT_SENT, "writing") if isinstance(error, sqlite3.Error) else error
-            batch[0].error = found
+            named = isinstance(error, sqlite3.Error | MemoryError)
+            batch[0].error = failure(error, NOT_SENT, "writing") if named else error
             return []
         try:
             self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 -- of SQLite's, or its lack of memory
             self._roll_back()
             for job in batch:
                 job.error = job.error or failure(error, IN_DOUBT, "committing")
@@ -221,7 +241,7 @@ class Writer:
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(Exception):
                 self._connection.execute("ROLLBACK")
 
     # On the loop.

@@ -11,6 +11,7 @@ Rules:
 * A credential that a server refused is dropped. Whoever brings one that is not held any more gets the newer.
 * A refusal that asking again does not change is remembered for a while, and so is a provider's wish not to be
   asked before some time. A failure in passing is not. That somebody has to consent is never remembered.
+* A wall clock that is set wrong and right again keeps nothing longer than it was to be kept.
 * What was dropped stays dropped: an answer that was asked for before a `drop` is not kept.
 """
 
@@ -51,12 +52,13 @@ class _Held:
     expires_at: float | None
     renew_at: float
     good_until: float
+    ends: float  # on the runtime's clock: the other one may be set back
 
 
 @attrs.define(eq=False)
 class _Refused:
     make: Callable[[], AfpoolError]
-    until: float
+    until: float  # on the runtime's clock
 
 
 @attrs.define(eq=False)
@@ -175,6 +177,7 @@ class CachedCredentials:
 
     def held(self) -> Iterator[HeldCredential]:
         """Say what is held, and never a credential. Lazily, over a copy."""
+        unix = self._seams.unix_now() - self._seams.now()
         for key, entry in list(self._entries.items()):
             service, scopes, mode, resource, tenant, principal = key
             refused = isinstance(entry, _Refused)
@@ -187,7 +190,7 @@ class CachedCredentials:
                 state="refused" if refused else "renewing" if key in self._flights else "held",
                 expires_at=None if isinstance(entry, _Refused) else entry.expires_at,
                 renew_at=None if isinstance(entry, _Refused) else entry.renew_at,
-                until=entry.until if isinstance(entry, _Refused) else entry.good_until,
+                until=unix + entry.until if isinstance(entry, _Refused) else entry.good_until,
             )
         for key in [key for key in self._flights if key not in self._entries]:
             service, scopes, mode, resource, tenant, principal = key
@@ -209,15 +212,18 @@ class CachedCredentials:
         entry = self._entries.get(key)
         if entry is None:
             return None
-        now = self._seams.unix_now()
         if isinstance(entry, _Refused):
-            if now < entry.until and not request.rejected:
+            if self._seams.now() < entry.until and not request.rejected:
                 raise entry.make()
-        elif now < entry.good_until and not self._is_refused(entry, request):
+        elif self._is_good(entry) and not self._is_refused(entry, request):
             self._entries.move_to_end(key)
             return entry
         del self._entries[key]
         return None
+
+    def _is_good(self, entry: _Held) -> bool:
+        """Whether it has not ended by either clock: one may be set back, the other stands in a suspend."""
+        return self._seams.unix_now() < entry.good_until and self._seams.now() < entry.ends
 
     @staticmethod
     def _is_refused(entry: _Held, request: CredentialRequest) -> bool:
@@ -242,7 +248,7 @@ class CachedCredentials:
             kept = (
                 held is not None and self._entries.get(key) is held
             )  # neither dropped nor refused meanwhile
-            if held is not None and kept and self._seams.unix_now() < held.good_until:
+            if held is not None and kept and self._is_good(held):
                 # the old one is still good: it is given, and not asked for again at once
                 held.renew_at = self._seams.unix_now() + min(self._early * _SHARE, 5.0)
                 flight.answer = Issued(held.credential, held.expires_at)
@@ -268,7 +274,8 @@ class CachedCredentials:
             return
         early = min(self._early, life * _SHARE) if answer.expires_at is not None else 0.0
         early *= 1.0 + self._jitter * self._seams.random.random()
-        self._keep(key, _Held(answer.credential, answer.expires_at, now + life - early, now + life))
+        ends = self._seams.now() + life
+        self._keep(key, _Held(answer.credential, answer.expires_at, now + life - early, now + life, ends))
 
     def _remember(self, key: _Key, flight: _Flight, error: Exception) -> None:
         service = key[0]
@@ -284,7 +291,7 @@ class CachedCredentials:
             return
         if seconds > 0:
             copy = _again(error, service)
-            until = self._seams.unix_now() + seconds
+            until = self._seams.now() + seconds
             self._keep(key, _Refused(lambda: _again(copy, service), until))
 
     def __repr__(self) -> str:

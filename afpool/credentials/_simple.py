@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Final, final
 
@@ -159,6 +160,8 @@ class FileCredentials:
 
 
 _Stamp = tuple[int, int, int]
+_OURS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What this process lacks, which says nothing of a file."""
 
 
 def _read(
@@ -172,7 +175,11 @@ def _read(
             if stamp == known:
                 return None
             secret = Secret(file.read(MAX_FILE).decode().strip())
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        if error.errno in _OURS and known is not None:
+            return None  # nothing was learned of the file
+        return None, None
+    except UnicodeDecodeError:
         return None, None
     made = _made(make, secret)
     return stamp, None if isinstance(made, str) else made

@@ -21,7 +21,7 @@ import jsonschema_rs
 import trio
 
 from .._base.compiled import Compiled
-from .._base.errors import InvalidOutput
+from .._base.errors import InvalidOutput, Overloaded
 from .._base.fair import FairPlaces
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ class Outputs:
         if len(result.raw) + len(definition.raw) > THREAD_BYTES:
             judge = partial(self._judge, server, definition, result)
             async with self._lane.place("", tenant, key):
-                why = await self._seams.in_thread(judge, self._limiter)
+                try:
+                    why = await self._seams.in_thread(judge, self._limiter)
+                except Overloaded:  # no thread is left: the tool has run, and its answer is the caller's
+                    why = judge()
         else:
             why = self._judge(server, definition, result)
         if why is not None:

@@ -204,9 +204,13 @@ class JsonlFile:
             os.ftruncate(self._fd, 0)
             self._size, self._torn = 0, False
             return
-        for number in range(self._keep - 1, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
-                self._numbered(number).replace(self._numbered(number + 1))
+        # Up to the first one that is missing, which has room for those before it: a file that cannot be put
+        # beside is tried again, and each try would push an older one out.
+        free = 1
+        while free < self._keep and os.path.lexists(self._numbered(free)):
+            free += 1
+        for number in range(free - 1, 0, -1):
+            self._numbered(number).replace(self._numbered(number + 1))
         self.path.replace(self._numbered(1))
         self._let_go()
         self._ready()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 import attrs
 import trio
 
+from .._base.errors import Overloaded
 from .._base.use import Use
 from ._json import Digests, call_line, event_as_json, unix_offset
 
@@ -330,6 +331,8 @@ class QueuedSink:
         writer = self._writer
         try:
             written: Written = await self._in_thread(lambda: writer.write(batch))
+        except Overloaded:
+            return Written(batch, trouble="no further thread can be started")
         except Exception as error:  # noqa: BLE001 -- whatever it is, it costs this batch and no other
             return Written(refused=sum(block.records for block in batch), trouble=type(error).__name__)
         return written

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from afpool._base.errors import Overloaded
 from afpool.transports._stdio_config import StdioConfig  # noqa: TC001
 from afpool.transports._wire import PipeWire, Wire
 
@@ -206,6 +207,10 @@ async def start_child(config: StdioConfig, seams: Seams) -> Child:
     except BaseException as error:
         for fd in ours:
             os.close(fd)
+        if isinstance(error, Overloaded):
+            raise SpawnFailed(
+                f"command {config.name!r} could not be started: there can be no further thread"
+            ) from None
         if isinstance(error, OSError):
             # Without its cause: that one holds directories, and may hold more.
             raise SpawnFailed(_why_not(config, error)) from None

@@ -66,7 +66,7 @@ def cached(script: Any, *, hold: trio.Event | None = None, **options: Any) -> Ca
     clock = Clock()
     provider = ScriptedCredentials(script, hold=hold)
     options.setdefault("jitter", 0.0)
-    seams = Seams(unix_now=clock, random=random.Random(1))
+    seams = Seams(now=clock, unix_now=clock, random=random.Random(1))
     return Cached(CachedCredentials(provider, seams=seams, **options), provider, clock)
 
 

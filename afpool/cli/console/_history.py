@@ -70,7 +70,11 @@ class History:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = self._open(os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                os.write(file, f"{line}\n".encode("utf-8", "replace"))
+                data = f"{line}\n".encode("utf-8", "replace")
+                written = os.write(file, data)
+                size = os.fstat(file).st_size
+                if written < len(data) and os.lseek(file, 0, os.SEEK_CUR) == size:
+                    os.ftruncate(file, size - written)  # the disk is full: half a line is none
             finally:
                 os.close(file)
         return True
@@ -88,9 +92,14 @@ class History:
     def _replace(self, lines: list[str]) -> None:
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "w", encoding="utf-8", errors="replace") as writer:
-            writer.writelines(f"{line}\n" for line in lines)
-        fresh.replace(self._path)
+        try:
+            with os.fdopen(file, "w", encoding="utf-8", errors="replace") as writer:
+                writer.writelines(f"{line}\n" for line in lines)
+            fresh.replace(self._path)
+        except BaseException:
+            with suppress(OSError):
+                fresh.unlink()
+            raise
 
 
 def may_be_kept(line: str) -> bool:
