@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from ..protocol import UPDATED_NOTICE
 from . import _messages as m
+from ._lists import STREAM_LOST
 from ._subscriptions import missed, updated
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class ActorHooks:
     def stream_lost(self, client: Client, why: Unheard) -> None:
         """Changes may not have been heard; the list is in doubt, and so is what is subscribed to."""
         if client.may_hear:
-            self._unsettle(client, "notification stream lost", why)
+            self._unsettle(client, STREAM_LOST, why)
         missed(self._actor, client)
 
     def told(self, client: Client, message: Message) -> None:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 RELIST_INTERVAL: Final = 1.0
 RELIST_INTERVAL_MAX: Final = 30.0
 LISTENER_GONE: Final = "its listener has gone"
+STREAM_LOST: Final = "notification stream lost"
+
+_NO_CHANGE: Final = frozenset({LISTENER_GONE, STREAM_LOST})
+"""Doubts that say nothing of how often the server changes its list: an eviction of ours, or the network."""
 
 
 @final
@@ -154,8 +158,8 @@ class ListState:
             return
         if now >= self.next_at + self.interval:  # it was quiet for longer than it had to be
             self.interval = RELIST_INTERVAL
-        if self.doubt == LISTENER_GONE and not self.noticed:
-            # our own doing, such as an eviction: no reason to be ever slower
+        if self.doubt in _NO_CHANGE and not self.noticed:
+            # no reason to be ever slower: calls wait for this, and lost streams are spaced by themselves
             self.next_at = now + RELIST_INTERVAL
             return
         self.next_at = now + self.interval

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afpool._base.definition import DefinitionTable
-from afpool.pool._lists import LISTENER_GONE, RELIST_INTERVAL, RELIST_INTERVAL_MAX, ListState
+from afpool.pool._lists import (
+    LISTENER_GONE,
+    RELIST_INTERVAL,
+    RELIST_INTERVAL_MAX,
+    STREAM_LOST,
+    ListState,
+)
 
 TABLE = DefinitionTable()
 
@@ -243,12 +249,13 @@ def test_a_change_that_was_announced_beside_a_listener_that_goes_counts():
     assert asked_at_once(state, 2) == [4.0, 8.0]
 
 
-def test_a_listener_that_goes_again_and_again_makes_asking_no_slower():
+@pytest.mark.parametrize("why", [LISTENER_GONE, STREAM_LOST])
+def test_what_is_no_change_makes_asking_no_slower_however_often(why):
     state = ListState(1)
     state.asked(0.0)
     state.received(ONE, 0, 1e9)
     for _ in range(8):
-        state.unsettle(LISTENER_GONE)
+        state.unsettle(why)
         now = state.next_at
         state.asked(now)
         state.received(ONE, 0, 1e9)

@@ -8,7 +8,7 @@ import trio
 import afpool
 from afpool import HttpTransport, Plan, Server
 from afpool.testing import Delay, Drop, FakeServer, in_memory
-from tests.pool.kit import ALICE, person, refused
+from tests.pool.kit import ALICE, person, refused, until
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -51,3 +51,22 @@ async def test_who_waits_for_a_turn_at_a_busy_endpoint_has_not_failed(era, autoj
                 nursery.start_soon(call, number)
         assert [event.kind for event in pool.records.events].count("opened") == 20
         assert not [event for event in pool.records.events if event.kind == "open-failed"]
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_notification_stream_that_is_lost_again_and_again_puts_calls_off_by_a_second(
+    era, autojump_clock
+):
+    server = FakeServer.http(memory=True, era=era, host="crm.test")
+    async with server:
+        plan = Plan(transport=HttpTransport(url=server.url))
+        async with afpool.open_pool([Server(name="crm", plan=plan)], seams=in_memory(server)) as pool:
+            tool = (await pool.tools(ALICE))["echo"]
+            for _ in range(6):
+                while pool.statistics().actors[0].stream != "listening":  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+                server.close_connections()
+                await until(lambda: tool.binding.list.doubt is not None)
+                began = trio.current_time()
+                await tool.call(identity=ALICE)
+                assert trio.current_time() - began <= 1.1
