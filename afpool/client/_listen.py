@@ -73,6 +73,7 @@ class Listener:
 
     __slots__ = (
         "_acked",
+        "_anew",
         "_answered",
         "_asked_for",
         "_asking",
@@ -109,6 +110,7 @@ class Listener:
         self._answered = trio.Event()  # it is known whether there is a stream
         self._stream: State = "unasked"  # of the stream itself, whatever it was opened for
         self._wanted = False  # it is listened to for more than questions
+        self._anew = False  # the stream is given up to be asked for anew
         self._late = False  # a list was asked for before it was known whether its changes are heard
         self._tries = Tries()  # what the provider is to know of the stream's last answer
         self.was_there = False
@@ -309,7 +311,7 @@ class Listener:
             self._decided.set()
         # what was announced while nobody listened has not been heard
         if state == "lost" and was == "listening":
-            why: Unheard = "lost"
+            why: Unheard = "anew" if self._anew else "lost"
         elif state == "listening" and (was == "lost" or self._late):
             why = "again" if was == "lost" else "late"
         else:
@@ -329,8 +331,10 @@ class Listener:
                 with trio.CancelScope() as self._once_scope:
                     told = await self._once()
                 if self._once_scope.cancelled_caught:
+                    self._anew = True  # for other subscriptions, by our own doing
                     self.became("lost")
-                    continue  # for other subscriptions, by our own doing
+                    self._anew = False
+                    continue
                 if self._stream == "unsupported":
                     self._idle = True
                     return

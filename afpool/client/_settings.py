@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._client import Client
 
 
-Unheard: TypeAlias = Literal["lost", "again", "late"]
+Unheard: TypeAlias = Literal["lost", "anew", "again", "late"]
 """How it came that nobody listened for a while."""
 
 
@@ -31,7 +31,7 @@ class Hooks(Protocol):
         ...
 
     def stream_lost(self, client: Client, why: Unheard, /) -> None:
-        """Changes may not have been heard: the stream was lost, is there again, or came late."""
+        """Changes may not have been heard: the stream was lost or given up, is there again, or came late."""
         ...
 
     def lost(self, client: Client, reason: str, /) -> None:

@@ -41,7 +41,8 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
     if became is None and generation is None:
         return "", {}  # nobody has seen yet what the list holds instead
     moved = "" if seen else "since then "
-    if isinstance(generation, int) and use.generation is not None:
+    if isinstance(generation, int) and use.generation is not None and _same_list(view):
+        # lists count their changes for themselves: of another one it says nothing
         facts["generation"] = [use.generation, generation]
         if generation != use.generation:
             moved += f"generation {use.generation} → {generation}; "
@@ -60,6 +61,11 @@ def changed(view: View, found: Difference | None) -> tuple[str, dict[str, Any]]:
 
 def _known(name: str) -> str:
     return name if name in _VOCABULARY or name.isdigit() else "…"
+
+
+def _same_list(view: View) -> bool:
+    moved = None if view.event is None else view.event.facts.get("list")
+    return moved is None or moved == view.use.list_id
 
 
 def _unread(view: View) -> bool:

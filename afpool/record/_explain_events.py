@@ -42,6 +42,10 @@ _SENTENCES: Final[dict[str, str]] = {
     "shutdown": "the process was to end, as was asked for",
 }
 _OTHERWISE: Final[dict[tuple[str, str], str]] = {
+    (
+        "stream-lost",
+        "anew",
+    ): "the notification stream of client {client} was asked for anew, so that its list was in doubt",
     ("stream-lost", "again"): "the notification stream of client {client} was there again, so that its list "
     "was in doubt",
     ("stream-lost", "late"): "the notification stream of client {client} came later than its list, which so "

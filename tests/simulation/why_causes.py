@@ -139,7 +139,7 @@ def _of_another(around: Around, told: Told, cause: Happened) -> str:
         return f"it went to client {use['client']}, and {cause.kind} befell client {facts.get('client')}"
     if cause.kind == "list" and not its_own and use.get("list") not in {None, facts.get("list")}:
         return f"it stood on list {use['list']}, and list {facts.get('list')} moved"
-    if cause.kind in HELD:
+    if cause.kind in HELD and cause.key:
         ends = Resumed if cause.kind == "paused" else Drained
         if around.since(
             ends, cause.at, told.ended.at, lambda fact: fact.key == told.key and fact.seq < told.ended.seq

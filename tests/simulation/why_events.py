@@ -28,9 +28,11 @@ from tests.simulation.ground import (
     Shared,
     Withdrawn,
 )
+from tests.simulation.ground_host import ServerFreed, ServerHeld
 from tests.simulation.ground_why import Drained, Draining, Evicted
 from tests.simulation.oracle_law import CODES
 from tests.simulation.why_reading import NEAR
+from tests.simulation.why_world import OWN
 
 if TYPE_CHECKING:
     from tests.simulation.why_reading import Told
@@ -73,13 +75,19 @@ def false_event(around: Around, event: Happened) -> str:
     rule = RULES.get(event.kind)
     if rule is None:
         return f"nothing in the world is called {event.kind!r}"
-    if not event.key and event.kind in OF_A_SERVER:
-        event = attrs.evolve(event, key=event.told.key)  # of its server, and so of its key
+    if event.kind in OF_A_SERVER and _whole_server(around, event):
+        return ""
     if event.kind not in _OF_ALL and not event.key:
         return "it does not say whose key it befell"
     if event.at > event.told.fact.at + NEAR:
         return "it lies in the future"
     return rule(around, event)
+
+
+def _whole_server(around: Around, event: Happened) -> bool:
+    held = around.at(ServerHeld, event.at, lambda fact: fact.server == event.told.server)
+    freed = around.at(ServerFreed, event.at, lambda fact: fact.server == event.told.server)
+    return held if event.kind == "paused" else freed
 
 
 def _fact(kind: type[Any], what: str) -> Rule:
@@ -107,6 +115,12 @@ def _list_changed(around: Around, event: Happened) -> str:
 
 def _stream_lost(around: Around, event: Happened) -> str:
     since, until = event.at - LAG, event.at
+    if event.facts.get("why") == "anew":
+        asked = ("subscriptions/listen", "notifications/cancelled")
+        gone = around.since(
+            Request, since, until + LAG, lambda fact: fact.key == event.key and fact.method in asked
+        )
+        return "" if gone or around.unlinked(event.key, since, until) else "that key gave no stream up then"
     if event.facts.get("why") in {"again", "late"}:
         came = around.heard(event.key, "notifications/subscriptions/acknowledged", since, until)
         return "" if came or around.taken(event.key, since, until) else "no stream of that key began then"
@@ -165,7 +179,9 @@ def _took(around: Around, event: Happened, opening: str) -> str:
     call = event.facts.get("call")
     if not opening or call is None:
         return ""
-    began = around.began.get(call)
+    began = around.call(call)
+    if OWN.match(call) or (began is not None and began.call != call):
+        return ""  # by the pool itself, or for a part of a call
     if began is None:
         return f"it was begun for {call}, which nobody made"
     begun = event.at - took
