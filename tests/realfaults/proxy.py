@@ -80,6 +80,7 @@ class Passage:
         seen: What came from the client, all of it, whether it was handed on or not.
         over: Both sides are closed.
         reset: Resets both sides now; `None` while nothing is carried.
+        strike: Lets a fault that ends something fall now; `None` while nothing is carried.
     """
 
     began: float
@@ -91,6 +92,7 @@ class Passage:
     seen: bytearray = attrs.field(factory=bytearray, repr=False)
     over: bool = False
     reset: Callable[[], None] | None = attrs.field(default=None, repr=False)
+    strike: Callable[[Fault], None] | None = attrs.field(default=None, repr=False)
 
     def hit(self, *kinds: Kind) -> bool:
         """Whether any of these fell here; without kinds, whether anything did."""
@@ -229,7 +231,7 @@ class Proxy:
             pass  # the server is not there: the client sees that it was hung up on
         finally:
             passage.over = True
-            passage.reset = None
+            passage.reset = passage.strike = None
             client.close()
             server.close()
 
@@ -265,6 +267,7 @@ class _Carried:
 
     async def run(self) -> None:
         self._passage.reset = self._reset
+        self._passage.strike = self._strike_now
         with self._scope:
             async with trio.open_nursery() as nursery:
                 for fault in self._passage.faults:
@@ -323,6 +326,10 @@ class _Carried:
             else:
                 await self.strike(fault)
 
+    def _strike_now(self, fault: Fault) -> None:
+        if self._proxy._falls(self._passage, fault):
+            self._end(fault)
+
     async def _mangle(self, fault: Fault, part: bytes) -> None:
         if fault.kind == "corrupt":
             await self._send(fault.way, bytes(byte ^ fault.mask for byte in part))
@@ -334,12 +341,16 @@ class _Carried:
 
     async def strike(self, fault: Fault) -> None:
         """Let a fault that ends or stalls something fall now."""
+        if fault.kind != "stall":
+            self._end(fault)
+            return
+        self._held[fault.way] = trio.current_time() + fault.seconds
+        if fault.after is None:
+            await self._proxy._pause(fault.seconds)
+
+    def _end(self, fault: Fault) -> None:
         if fault.kind == "rst":
             self._reset()
-        elif fault.kind == "stall":
-            self._held[fault.way] = trio.current_time() + fault.seconds
-            if fault.after is None:
-                await self._proxy._pause(fault.seconds)
         else:
             for way in WAYS if fault.kind == "fin" else (fault.way,):
                 self._dropping.add(way)
