@@ -30,6 +30,7 @@ from tests.simulation.ground import (
     Withdrawn,
     of,
 )
+from tests.simulation.ground_door import ANY
 from tests.simulation.oracle_law import Law, Violation
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def check_causes(facts: list[Fact], law: Law) -> Iterator[Violation]:
             for (key, _, _), received in Received(facts, law).lists.items():
                 lists.setdefault(key.partition("|")[0], []).extend(received)
         first = began[ended.call]
+        if first.tools == ANY and ended.code in {"stale-tools", "binding-changed"}:
+            continue  # what it stood on is not filed
         ground = bound.get(first.tools)
         since = first.seq if ground is None else ground.epoch_from
         if ground is None:

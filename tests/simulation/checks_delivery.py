@@ -82,7 +82,7 @@ def check_attempts(facts: list[Fact], law: Law) -> Iterator[Violation]:
             yield Violation("I3", runs[-1].seq, f"call {call} ran {len(runs)} times")
     for call, requests in sent.items():
         first = began.get(call)
-        if first is None or first.tools < 0 or first.repeats:
+        if first is None or first.is_operation or first.repeats:
             continue
         for earlier, later in itertools.pairwise(requests):
             if any(is_question(answer) and answer.seq < later.seq for answer in earlier.answers):
@@ -144,7 +144,7 @@ def _false(
             yield "a code that the design does not know"
         elif delivery not in allowed and not (questions and delivery == AFTER_A_QUESTION):
             yield f"a verdict that its class does not know ({', '.join(sorted(allowed))})"
-    operation = began.tools < 0
+    operation = began.is_operation
     last = requests[-1:] if operation else requests
     if delivery in {N, R}:
         if ran and not operation:
@@ -179,7 +179,7 @@ def _not_answered(began: Began, ended: Ended, requests: list[Request], law: Law)
         return
     messages = [answer for answer in answers if answer.message is not None]
     if not messages:
-        if requests or began.tools >= 0:
+        if requests or not began.is_operation:
             yield "no answer to it has come"
         return
     if ended.code in {"ok", "tool-error", "invalid-output"}:

@@ -35,6 +35,8 @@ from tests.simulation.ground import (
     Vended,
     Withdrawn,
 )
+from tests.simulation.ground_door import ANY, Asked
+from tests.simulation.ground_host import ServerFreed, ServerHeld
 from tests.simulation.oracle_law import Law, Violation
 
 if TYPE_CHECKING:
@@ -54,11 +56,13 @@ class _State:
     killed: dict[str, int] = attrs.field(factory=dict)
     crashed: dict[str, int] = attrs.field(factory=dict)
     paused: dict[str, int] = attrs.field(factory=dict)
+    held: dict[str, int] = attrs.field(factory=dict)
     named: dict[str, frozenset[str]] = attrs.field(factory=dict)
     shared: dict[str, str | None] = attrs.field(factory=dict)
     told: dict[str, list[PlanTold]] = attrs.field(factory=dict)
     withdrawn: set[str] = attrs.field(factory=set)
     began: dict[str, Began] = attrs.field(factory=dict)
+    asked: set[str] = attrs.field(factory=set)
     ended: set[str] = attrs.field(factory=set)
     bound: dict[int, Bound] = attrs.field(factory=dict)
     owners: dict[str, str] = attrs.field(factory=dict)
@@ -83,6 +87,10 @@ class _State:
                 self.paused.setdefault(fact.key, fact.seq)
             case Resumed():
                 self.paused.pop(fact.key, None)
+            case ServerHeld():
+                self.held.setdefault(fact.server, fact.seq)
+            case ServerFreed():
+                self.held.pop(fact.server, None)
             case Named():
                 self.named[fact.caller] = fact.keys
             case Shared():
@@ -94,6 +102,8 @@ class _State:
                     self.withdrawn.add(fact.call)
             case Began():
                 self.began[fact.call] = fact
+            case Asked():
+                self.asked.add(fact.call)
             case Ended():
                 self.ended.add(fact.call)
             case Bound():
@@ -121,7 +131,7 @@ def check_gate(facts: list[Fact], law: Law) -> Iterator[Violation]:
             began = state.began.get(fact.call)
             if began is None:
                 # what the pool does for a subscription by itself has a call id that it made up
-                if not fact.call.startswith("call-"):
+                if not fact.call.startswith("call-") and fact.call not in state.asked:
                     yield Violation("I1", fact.seq, f"request of {fact.call}, which nobody called")
                 continue
             for rule, why in _closed(state, began, fact):
@@ -162,9 +172,9 @@ def _closed(state: _State, began: Began, request: Request) -> Iterator[tuple[str
         yield "I2", "left after the pool had begun to close"
     since = began.seq if bound is None else bound.epoch_from
     ground = began.seq if bound is None else max(since, bound.seq)
-    if state.revoked.get(key, -1) > ground:
+    if began.tools != ANY and state.revoked.get(key, -1) > ground:
         yield "I2", "left after its key had been invalidated"
-    if state.reconfigured.get(key, -1) > ground:
+    if began.tools != ANY and state.reconfigured.get(key, -1) > ground:
         yield "I2", "left after its server had been configured otherwise"
     linked = state.linked[request.link]
     for what, when in (("killed", state.killed.get(key, -1)), ("crashed", state.crashed.get(key, -1))):
@@ -188,6 +198,8 @@ def _closed(state: _State, began: Began, request: Request) -> Iterator[tuple[str
         yield "I2", f"left {request.at - began.deadline:.4f} s after its deadline"
     if state.paused.get(key, began.seq + 1) < began.seq:
         yield "I2", "left though admission of its key was held before it began"
+    if state.held.get(key.partition("|")[0], began.seq + 1) < began.seq:
+        yield "I2", "left though admission of its server was held before it began"
 
 
 def _other_plan(state: _State, bound: Bound, request: Request) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,7 @@ def check_further(facts: list[Fact], law: Law) -> Iterator[Violation]:
     began = {fact.call: fact for fact in of(facts, Began)}
     for call, requests in requests_of(facts).items():
         first = began.get(call)
-        if first is None or first.tools < 0 or first.repeats:
+        if first is None or first.is_operation or first.repeats:
             continue
         used: dict[str, int] = {}
         waited = 0.0

@@ -189,7 +189,7 @@ def _untrue(
         return
     server = law.servers.get(request.server)
     same_client = received.began[incarnation] < bound.epoch_from
-    if newest and server is not None and server.refuses and same_client:
+    if newest and server is not None and server.refuses and same_client and not request.again:
         changed = all(each.seq > bound.seq and _differs(each, bound.definitions) for each in newest)
         if changed:
             yield "I5", f"left though the list has changed since (#{newest[0].seq})"

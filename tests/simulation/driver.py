@@ -23,7 +23,9 @@ import afpool
 from afpool import Identity, Server
 from afpool.pool import Limits
 from tests.simulation import steps as s
+from tests.simulation.driver_app import Ears
 from tests.simulation.driver_config import Configuration
+from tests.simulation.driver_door import Door
 from tests.simulation.driver_end import End
 from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
@@ -112,6 +114,7 @@ class Run:
         self.closing = False
         self.stalled_until = 0.0
         self.left = trio.Event()
+        self.ears = Ears(self)
         self.end = End(self)
         self.whys = Whys(self)
         self.configuration = Configuration(self)
@@ -134,6 +137,7 @@ class Run:
         world = self.story.world
         self.host = Host(sim, self.ground, world, self.places)
         self.work = Work(self)
+        self.door = None if world.door is None else Door(self)
         self.host_steps, self.fault_steps = HostSteps(self), FaultSteps(self)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._hold_pool)
@@ -158,8 +162,7 @@ class Run:
             "on_use": self._filed,
             "on_authorization": host.on_authorization,
             "on_in_doubt": self._in_doubt,
-            "on_log": lambda *told: self.shown.append(repr(told)),
-            "on_change": lambda *told: None,
+            **self.ears.options(),
             "seams": self.sim.seams,
             **world.limits,
         }
@@ -168,8 +171,14 @@ class Run:
         servers, options = self.pool_options()
         self.configuration.base = {server.name: server for server in servers}
         with self._block:
-            async with afpool.open_pool(servers, **options) as pool:
+            opened = (
+                afpool.open_pool(servers, **options)
+                if self.door is None
+                else self.door.open(servers, options)
+            )
+            async with opened as pool:
                 self.pool = pool
+                self.ears.opened(pool)
                 task_status.started()
                 try:
                     await pool.closed.wait()
@@ -218,6 +227,7 @@ class Run:
         if isinstance(step, s.Work):
             self.start(name, self.work.do, step)
             return
+        stages = self._stages(getattr(step, "server", None))
         try:
             (self.fault_steps if isinstance(step, s.Fault) else self.host_steps).do(step)
         except Skip:
@@ -228,6 +238,12 @@ class Run:
             self.failed(f"step {name} failed", error)
         if isinstance(step, s.Fault):
             self.counts[f"fault:{name}"] += 1
+        self.counts.update(f"met:{stage} {name}" for stage in stages)
+
+    def _stages(self, server: str | None) -> set[str]:
+        """What running calls of a server wait for now, or calls of all."""
+        uses = [call.use for call in self.pool.running.values()]
+        return {use.waits_for for use in uses if use.waits_for and server in {None, use.server}}
 
     def start(self, what: str, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run something in a task of the run; it is waited for before all counts as quiet."""
@@ -246,6 +262,12 @@ class Run:
             self.tasks_of[what] -= 1
             self.tasks -= 1
             self._task_ended.set()
+
+    async def at_door(self, step: s.Step) -> None:
+        """Do work that is the door's. Raises Skip where there is none."""
+        if self.door is None:
+            raise Skip
+        await self.door.do(step)
 
     async def next_end(self) -> None:
         """Wait until one of the run's tasks has ended."""
@@ -360,6 +382,8 @@ class Run:
             close_timeout=limits.close_timeout,
             max_connecting=limits.max_connecting,
             keepalive_expiry=limits.keepalive_expiry,
+            door=self.story.world.door,
+            tools={spec.name: {tool.name: tool for tool in spec.tools} for spec in self.story.world.servers},
             idle_timeout=limits.idle_timeout,
             max_age=limits.max_age,
             longest=limits.deadline,

@@ -101,12 +101,16 @@ class End:
     async def _drop(self) -> None:
         run, limits = self.run, self.run.limits
         run.work.hands.drop(None)
+        if run.door is not None:
+            run.door.drop()
         crashed = run.crashes.happened
         await trio.sleep(limits.idle_timeout + limits.open_timeout + limits.close_timeout + 2 * SETTLED)
         if run.crashes.happened > crashed:
             # One that crashes for good as it is evicted refuses for another idle time.
             await trio.sleep(limits.idle_timeout + SETTLED)
         run.work.hands.drop(None)
+        if run.door is not None:
+            run.door.drop()
         gc.collect()
         run.ground.file(Rest(when="dropped", what=self._alive()))
 
@@ -115,6 +119,8 @@ class End:
     async def _recover(self) -> None:
         run = self.run
         run.host.heal()
+        if run.door is not None:
+            run.door.heal()
         run.crashes.disarm()
         run.configuration.restore()
         for place in run.all_places():
@@ -180,7 +186,7 @@ class End:
         run.ground.muted = True
         try:
             servers, options = run.pool_options()
-            options |= {"on_use": None, "on_log": None}
+            options |= {"on_use": None, "on_log": None, "on_change": None, "on_tools": None}
             async with afpool.open_pool(servers, **options) as pool:
                 try:
                     begun = trio.current_time()
@@ -217,6 +223,8 @@ class End:
         texts = [*run.shown, *run.logs.texts, *self.reprs]
         if run.pool is not None:
             texts += [repr(event) for event in run.pool.records.events]
+        if run.door is not None:
+            yield from run.door.hidden_shown([*run.logs.texts, *self.reprs])
         for canary in run.host.canaries:
             for text in texts:
                 if canary in text:
@@ -239,6 +247,7 @@ class End:
             "clients of servers that went": sum(
                 client.server not in pool.servers for client in pool.openings.clients.values()
             ),
+            **({} if self.run.door is None else self.run.door.rest()),
         }
 
     def _alive(self) -> dict[str, Any]:
@@ -255,6 +264,7 @@ class End:
             "not closed": int(not self.run.left.is_set()),
             "tasks": ", ".join(count_tasks()),
             "running": len(self.run.pool.running),
+            **({} if self.run.door is None else self.run.door.rest()),
             **self._outside(),
         }
 

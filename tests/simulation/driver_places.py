@@ -31,6 +31,7 @@ from afpool.testing import (
     Status,
 )
 from afpool.testing._actions import Wait
+from tests.simulation.door_vault import schema_as
 from tests.simulation.driver_secrets import carried
 from tests.simulation.driver_tools import Runs, listed_tool
 from tests.simulation.driver_ways import Door
@@ -264,6 +265,20 @@ class Place:
                 listing.scope = number
             case "strange":
                 listing.strange.add(step.tool)
+
+    def change_schema(self, step: s.ChangeSchema) -> int:
+        """Its filled tool is listed with another schema; whether there is one."""
+        for listing in (self.listing, *self.special.values()):
+            listing.specs = [
+                attrs.evolve(spec, schema=schema_as(step.how, self._first(spec).schema, step.seed))
+                if spec.kind == "vault"
+                else spec
+                for spec in listing.specs
+            ]
+        return sum(spec.kind == "vault" for spec in self.listing.specs)
+
+    def _first(self, spec: ToolSpec) -> ToolSpec:
+        return next(each for each in self.spec.tools if each.name == spec.name)
 
     def pins(self, names: tuple[str, ...], without: tuple[str, ...]) -> dict[str, str]:
         """The digests of the definitions as they are in the beginning."""

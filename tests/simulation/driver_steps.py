@@ -12,8 +12,10 @@ import trio
 
 from afpool import Identity
 from tests.simulation import steps as s
+from tests.simulation.driver_look import look
 from tests.simulation.faulty_rules import question
 from tests.simulation.ground import Killed, Paused, Resumed, Revoked, Withdrawn
+from tests.simulation.ground_host import ServerFreed, ServerHeld
 from tests.simulation.ground_why import Evicted
 
 if TYPE_CHECKING:
@@ -72,6 +74,14 @@ class HostSteps:
                 pool.pause(key)
             case s.ResumeKey():
                 self.resume(step.who, step.server)
+            case s.HoldServer():
+                if step.server in run.configuration.gone:
+                    raise Skip
+                run.ground.file(ServerHeld(server=step.server))
+                pool.pause_server(step.server)
+                run.start("hold", self._free, step)
+            case s.Look():
+                look(run, step.call)
             case s.KillKey():
                 self._kill(step)
             case s.EvictKey():
@@ -84,16 +94,31 @@ class HostSteps:
                 run.crashes.arm(run.pool_key(step.who, step.server), step, run.key(step.who, step.server))
             case s.DropTools():
                 run.work.hands.drop(step.who)
+                if run.door is not None:
+                    run.door.drop()
             case s.ClosePool():
                 run.close_pool(step.how)
             case _:
-                raise Skip
+                if run.door is None:
+                    raise Skip
+                run.door.change(step)
 
     def resume(self, who: str, server: str) -> None:
         """Admission of a key goes on."""
         key = self._known(who, server)
         self.run.ground.file(Resumed(key=self.run.key(who, server)))
         self.run.pool.resume(key)
+
+    async def _free(self, step: s.HoldServer) -> None:
+        await trio.sleep(step.seconds)
+        self.free(step.server)
+
+    def free(self, server: str) -> None:
+        """Admission of a whole server goes on."""
+        run = self.run
+        if server in run.pool.servers:
+            run.ground.file(ServerFreed(server=server))
+            run.pool.resume_server(server)
 
     def resume_key(self, pool_key: Any) -> None:
         """The same of a key as the pool writes it."""

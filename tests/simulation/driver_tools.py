@@ -14,8 +14,10 @@ import attrs
 import trio
 
 from afpool.testing import Ask, FakeTool, Notice, Progress, input_required, text_result
+from tests.simulation.door_vault import play_vault, vault_schema
 from tests.simulation.faulty_rules import question
 from tests.simulation.ground import Ground, Ran, Stopped
+from tests.simulation.ground_door import base_call
 from tests.simulation.oracle_wire import CALL_ID
 
 if TYPE_CHECKING:
@@ -50,9 +52,10 @@ class Runs:
                 server=self.server,
                 place=self.place,
                 tool=tool,
-                call=call if isinstance(call, str) else None,
+                call=base_call(call) if isinstance(call, str) else None,
                 key=self.whose(arrival),
                 mark=mark if isinstance(mark, str) else None,
+                args=dict(arguments),
             )
         )
 
@@ -93,11 +96,14 @@ def listed_tool(
         properties["region"]["x-mcp-header"] = (
             "Region"  # stateless HTTP: a call by an older list is a mismatch
         )
+    schema: Any = {"type": "object", "properties": properties}
+    if spec.kind == "vault":
+        schema = json.loads(spec.schema) if spec.schema else vault_schema()
     return FakeTool(
         spec.name,
         _handler(spec, runs),
         f"{spec.name}, definition {revision}",
-        {"type": "object", "properties": properties},
+        schema,
         cancellable=spec.kind != "big",
         **members,
     )
@@ -208,6 +214,18 @@ async def _rounds(
     yield json.dumps(said)
 
 
+async def _vault(
+    said: dict[str, Any], arguments: Mapping[str, Any], arrival: Arrival
+) -> AsyncGenerator[Any, Any]:
+    how = arguments.get("how")
+    if how == "sleep":
+        await trio.sleep(0.5)
+    if how == "progress":
+        yield Progress(1, 2, json.dumps(dict(arguments)))
+    async for answer in play_vault(how, said, arguments):
+        yield answer
+
+
 _PLAYS: Final[Mapping[str, Callable[..., AsyncGenerator[Any, Any]]]] = {
     "sleep": _sleep,
     "progress": _progress,
@@ -218,6 +236,7 @@ _PLAYS: Final[Mapping[str, Callable[..., AsyncGenerator[Any, Any]]]] = {
     "rounds": _rounds,
     "structured": _structured,
     "badschema": _structured,
+    "vault": _vault,
 }
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.making import Swarm, make_world
+from tests.simulation.making_door import with_door
 from tests.simulation.motifs import Scene
 from tests.simulation.motifs_answers import ANSWER_MOTIFS
 from tests.simulation.motifs_deep import DEEP_MOTIFS
 from tests.simulation.motifs_host import HOST_MOTIFS
+from tests.simulation.motifs_meets import MEETING_MOTIFS
 from tests.simulation.motifs_server import SERVER_MOTIFS
 from tests.simulation.motifs_work import WORK_MOTIFS, workload
 from tests.simulation.steps import Story
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 # others are known by 0.3.
 OFTEN: Final = {
     "credential_changes": 0.6, "wants_more": 0.5, "subscriptions": 0.5, "broken_off": 0.5, "unreadable": 0.5,
-    "taken_up_again": 0.5, "reconfigures": 0.6,
+    "taken_up_again": 0.5, "reconfigures": 0.6, "meets": 0.6,
 }  # fmt: skip
 
 # How long the busy part of a story takes, and how often so: some things need contention, others time.
@@ -46,11 +48,14 @@ def generate(seed: int, size: float = 1.0) -> Story:
     span = swarm.random.choices(list(SPANS), list(SPANS.values()))[0]
     scene = Scene(swarm, world, span)
     steps: list[Step] = workload(scene, max(2, int(swarm.random.gauss(9, 3) * size)))
-    motifs = [*WORK_MOTIFS, *HOST_MOTIFS, *SERVER_MOTIFS, *ANSWER_MOTIFS, *DEEP_MOTIFS]
+    motifs = [*WORK_MOTIFS, *HOST_MOTIFS, *SERVER_MOTIFS, *ANSWER_MOTIFS, *DEEP_MOTIFS, *MEETING_MOTIFS]
     known = [motif for motif in motifs if swarm.has(motif.__name__, OFTEN.get(motif.__name__, 0.3))]
     known = known or [swarm.pick(motifs)]
     for _ in range(max(1, int(swarm.random.gauss(4, 2) * size))):
         steps += swarm.pick(known)(scene)
+    if swarm.has("meetings"):
+        for _ in range(max(1, round(size))):
+            steps += swarm.pick(MEETING_MOTIFS)(scene)
     steps += strewn(scene, max(0, int(swarm.random.gauss(4, 3) * size)))
     steps.sort(key=lambda step: step.at)  # stable: steps of one motif that fall together stay in order
-    return Story(world, tuple(steps), seed)
+    return with_door(Story(world, tuple(steps), seed), size)

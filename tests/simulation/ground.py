@@ -180,7 +180,8 @@ class Began(Fact):
 
     Attributes:
         call: Its id.
-        tools: What was handed out, of which it is a tool; -1 for an operation on a bound server.
+        tools: What was handed out, of which it is a tool; -1 for an operation on a bound server, -2 for a
+            call by name that lists for itself.
         key: The key of its binding.
         tool: The tool's name, or the JSON-RPC method of an operation.
         caller: The label of a live caller identity; None for a fixed one.
@@ -199,6 +200,11 @@ class Began(Fact):
     deadline: float
     mark: str = ""
     repeats: bool = False
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether it is no call of a tool but an operation on a bound server."""
+        return self.tools == -1
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -309,6 +315,7 @@ class Request(Fact):
         session: The session id that it carries.
         headers: Of HTTP.
         hinted: Whose task wrote its first byte, where that is a call's.
+        again: It is of the second call that a door makes where nothing ran, on a list of its own.
         answers: What came back, in order.
     """
 
@@ -327,6 +334,7 @@ class Request(Fact):
     session: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     hinted: str | None = None
+    again: bool = False
     answers: list[Answer] = attrs.field(factory=list, repr=False)
 
     @property
@@ -356,7 +364,7 @@ class Heard(Fact):
 
 @attrs.define(eq=False, kw_only=True)
 class Ran(Fact):
-    """A tool starts to run."""
+    """A tool starts to run; `args` are those that it got."""
 
     server: str
     place: str
@@ -364,6 +372,7 @@ class Ran(Fact):
     call: str | None
     key: str | None
     mark: str | None
+    args: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -428,7 +437,7 @@ def line(fact: Fact) -> str:
         if field.name in {"seq", "at", "answers", "params", "headers", "told", "words"}:
             continue
         value = getattr(fact, field.name)
-        if value is None or value == field.default:
+        if value is None or value == field.default or not field.repr:
             continue
         if isinstance(value, Request):
             value = f"#{value.seq}"

@@ -183,7 +183,7 @@ class EvictPressure(Host):
 
 Turn: TypeAlias = Literal[
     "any", "Admit", "PlanChanged", "Opened", "OpenFailed", "Listed", "ListChanged", "Settle", "Abandon",
-    "ClientLost", "Evict", "Revoke", "Reconfigure", "Pause", "Resume", "Drain", "Close",
+    "ClientLost", "Evict", "Revoke", "Reconfigure", "Pause", "Resume", "Limit", "Drain", "Close",
 ]  # fmt: skip
 
 

@@ -86,6 +86,7 @@ def make_world(swarm: Swarm) -> World:
         signer=signer,
         weather=weather,
         plan_waits=not swarm.chance(0.2),
+        app=swarm.weighted({"hears": 5, "deaf": 1, "raises": 2, "traces": 2}),
         shares=any(server.share for server in servers) or swarm.chance(0.5),
     )
 
@@ -186,7 +187,7 @@ def _resources(swarm: Swarm) -> tuple[str, ...]:
 def _way(swarm: Swarm, spec: ServerSpec) -> Way:
     over = "direct"
     if spec.over_http and swarm.has("other ways", 0.25):
-        over = swarm.pick(["proxy", "proxy-with-credential", "httpx", "unix"])
+        over = swarm.pick(["insecure", "proxy", "proxy-with-credential", "httpx", "unix"])
     credential = "none"
     if spec.kind not in {"stdio", "memory"} and swarm.has("credentials", 0.5):
         credential = swarm.pick(["machine", "user", "anonymous-first"])

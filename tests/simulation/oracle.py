@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 
 from tests.simulation.checks_causes import check_causes
 from tests.simulation.checks_delivery import check_attempts, check_verdicts
+from tests.simulation.checks_door import check_artifacts, check_back, check_fills, check_runs, check_told
+from tests.simulation.checks_door_causes import check_door_causes
 from tests.simulation.checks_ends import check_answered, check_rest
 from tests.simulation.checks_gate import check_gate, check_links
 from tests.simulation.checks_limits import check_connecting, check_further, check_kept, check_listing
@@ -34,6 +36,12 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_openings,
     check_answered,
     check_rest,
+    check_fills,
+    check_artifacts,
+    check_told,
+    check_runs,
+    check_back,
+    check_door_causes,
     check_why,
 )
 

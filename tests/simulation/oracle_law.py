@@ -15,6 +15,9 @@ from tests.simulation.ground import Answer, Fact, Request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tests.simulation.world import ToolSpec
+    from tests.simulation.world_door import DoorSpec
+
 Verdict: TypeAlias = Literal["not-sent", "refused", "in-doubt", "answered"]
 
 SLACK: Final = 0.05
@@ -58,6 +61,16 @@ CODES: Final[Mapping[str, frozenset[str]]] = {
     "tool-error": frozenset({A}),
     "actor-crashed": frozenset({N, D}),
     "not-owner": frozenset({N}),
+    # of the door around a call
+    "denied": frozenset({N, A}),
+    "unknown-tool": frozenset({N}),
+    "tool-failed": frozenset({N, A}),
+    "wants-refused": frozenset({N}),
+    "ERR_HOST_FILLED_ARGUMENT": frozenset({N}),
+    "ERR_HOST_FILLED_VALUE_MISSING": frozenset({N}),
+    "ERR_NO_ARTIFACT_STORE": frozenset({N}),
+    "ERR_ARTIFACT_STORE": frozenset({N}),
+    "ERR_ARTIFACT_STORE_CLOSED": frozenset({N}),
 }
 """The verdicts that each code may come with. `not-owner` belongs to a fleet and is never seen here."""
 
@@ -109,6 +122,8 @@ class Law:
     close_timeout: float = 5.0
     max_connecting: int = 8
     keepalive_expiry: float = 4.0
+    door: DoorSpec | None = None
+    tools: Mapping[str, Mapping[str, ToolSpec]] = attrs.field(factory=dict)
     idle_timeout: float = 300.0
     max_age: float = 3600.0
     longest: float = 60.0

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.ground import Answer, Ground, Heard, Linked, Request, Unlinked
+from tests.simulation.ground_door import base_call
 from tests.simulation.oracle_http import (
     NO_BODY,
     Body,
@@ -214,7 +215,8 @@ class Tap:
         request.params = params if isinstance(params, dict) else {}
         meta = request.params.get("_meta")
         call = meta.get(CALL_ID) if isinstance(meta, dict) else None
-        request.call = call if isinstance(call, str) else None
+        request.call = base_call(call) if isinstance(call, str) else None
+        request.again = request.call != call and request.call is not None
         shared = not isinstance(self._out, Messages)
         if shared and request.method is not None and request.id is not None:
             self._pending[request.id] = request
@@ -384,7 +386,7 @@ class Tap:
         part = (b"POST" if request.verb == "POST" else b"") + b"".join(self._sent_body) + out.rest
         found = part.partition(CALL_ID.encode())[2][2:].split(b'"')
         if len(found) > 2:
-            request.call = found[1].decode("utf-8", "replace")
+            request.call = base_call(found[1].decode("utf-8", "replace"))
         elif request.hinted is not None and part[:4] == b"POST"[: len(part)]:
             request.call = request.hinted  # and no tunnel of its, and no asking for the rest of an answer
 

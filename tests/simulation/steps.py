@@ -60,13 +60,22 @@ from tests.simulation.host import (
     DropTools,
     EvictKey,
     EvictPressure,
+    HoldServer,
     Invalidate,
     KillKey,
+    Look,
     PauseKey,
     Reconfigure,
     ResumeKey,
     RotateCredential,
     WithdrawCaller,
+)
+from tests.simulation.host_door import (
+    ChangeHook,
+    ChangeSchema,
+    ChangeShelf,
+    ChangeVault,
+    ReconfigureDoor,
 )
 from tests.simulation.plain import default_of, from_plain, to_plain
 from tests.simulation.step import (
@@ -84,21 +93,36 @@ from tests.simulation.work import (
     Subscribe,
     Warm,
 )
+from tests.simulation.work_door import (
+    Acknowledge,
+    BeginRun,
+    DoorCall,
+    DoorList,
+    EndRun,
+    PutArtifact,
+    ResumeRun,
+)
 from tests.simulation.world import World
 
 __all__ = [
     "FAULTS",
     "KINDS",
+    "Acknowledge",
     "Announce",
     "AskClient",
     "AskServer",
     "AtServer",
+    "BeginRun",
     "BreakOffNext",
     "Call",
     "CancelCall",
+    "ChangeHook",
     "ChangePlan",
+    "ChangeSchema",
     "ChangeShare",
+    "ChangeShelf",
     "ChangeTools",
+    "ChangeVault",
     "ChildManners",
     "CloseFrameNext",
     "CloseIdle",
@@ -106,9 +130,12 @@ __all__ = [
     "CrashActor",
     "CutLink",
     "DelayNext",
+    "DoorCall",
+    "DoorList",
     "DrainKey",
     "DropNext",
     "DropTools",
+    "EndRun",
     "EndStreams",
     "EvictKey",
     "EvictPressure",
@@ -117,6 +144,7 @@ __all__ = [
     "FloodNotices",
     "GarbageNext",
     "HangNext",
+    "HoldServer",
     "HoldStreamNext",
     "Host",
     "InputNext",
@@ -124,13 +152,17 @@ __all__ = [
     "KillChild",
     "KillKey",
     "ListTools",
+    "Look",
     "OddStreamNext",
     "PauseKey",
+    "PutArtifact",
     "Reconfigure",
+    "ReconfigureDoor",
     "Refresh",
     "RefuseConnections",
     "RestartServer",
     "ResumeKey",
+    "ResumeRun",
     "RotateCredential",
     "RpcErrorNext",
     "Scripted",
@@ -248,7 +280,7 @@ class Story:
         lines += [f"server {_members(server)}" for server in world["servers"]]
         if self.note:
             lines.insert(0, self.note)
-        for name in ("limits", "weather", "signer"):
+        for name in ("limits", "weather", "signer", "app"):
             if name in world:
                 lines.append(
                     f"{name} {_members(world[name]) if isinstance(world[name], dict) else world[name]}"

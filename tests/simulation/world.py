@@ -22,6 +22,7 @@ import attrs
 
 from afpool import Identity
 from tests.simulation.plain import from_plain, to_plain
+from tests.simulation.world_door import DoorSpec  # noqa: TC001 -- read at run time, when a file is read
 
 Kind: TypeAlias = Literal[
     "http",  # Streamable HTTP, answers as JSON
@@ -50,6 +51,7 @@ ToolKind: TypeAlias = Literal[
     "strange",  # its listed definition cannot be read: it is quarantined
     "wordy",  # its definition is larger than what is read in one go
     "badschema",  # as structured, with an output schema that is none
+    "vault",  # declares what hosts fill, want and hide, and says all that it got, as `how` has it
 ]
 
 
@@ -65,6 +67,10 @@ Signing: TypeAlias = Literal[
     "httpx-challenged",  # of a flow that answers a 401 by a second request
     "httpx-meddles",  # of a flow that wants to send another request
 ]
+
+
+Listening: TypeAlias = Literal["hears", "deaf", "raises", "traces"]
+"""What an app does with what it is told: of logs, changes, uses, events. Who traces hears, too."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,10 +90,11 @@ class Person:
 
 @attrs.frozen(kw_only=True)
 class ToolSpec:
-    """A tool as it is listed when the world begins."""
+    """A tool as it is listed when the world begins. `schema` is JSON text, of a vault's input schema."""
 
     name: str
     kind: ToolKind = "echo"
+    schema: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -142,8 +149,8 @@ class Way:
     """How the plans of a server get there, and what they say beside the place.
 
     Attributes:
-        over: `direct`; `proxy` by CONNECT; `proxy-with-credential`; `httpx`, an `httpx` transport below;
-            `unix`, a Unix socket. Only for the HTTP kinds.
+        over: `direct`; `insecure`, which verifies nothing; `proxy` by CONNECT; `proxy-with-credential`;
+            `httpx`, an `httpx` transport below; `unix`, a Unix socket. Only for the HTTP kinds.
         streaming: `HttpTransport.streaming`.
         credential: `none`; `machine`; `user`; `anonymous-first`: the provider lets the first request go bare.
         form: The form of the credential.
@@ -153,7 +160,7 @@ class Way:
         version: The protocol version that plans pin; none where it is empty.
     """
 
-    over: Literal["direct", "proxy", "proxy-with-credential", "httpx", "unix"] = "direct"
+    over: Literal["direct", "insecure", "proxy", "proxy-with-credential", "httpx", "unix"] = "direct"
     streaming: Literal["auto", "streamable", "sse"] = "auto"
     credential: Literal["none", "machine", "user", "anonymous-first"] = "none"
     form: Literal["bearer", "basic", "api-key", "headers"] = "bearer"
@@ -254,6 +261,8 @@ class World:
         weather: The network.
         plan_waits: The plan function is asynchronous.
         shares: There is a share function at all.
+        app: How it takes what it is told.
+        door: The runtime around the pool; None where there is the pool alone.
     """
 
     people: tuple[Person, ...]
@@ -263,6 +272,8 @@ class World:
     weather: Weather = Weather()
     plan_waits: bool = True
     shares: bool = True
+    app: Listening = "hears"
+    door: DoorSpec | None = None
 
     def person(self, name: str) -> Person:
         """Who has that label."""
