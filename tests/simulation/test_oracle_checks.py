@@ -55,6 +55,9 @@ LAW = Law(
 )
 
 
+PLAYED_ELSEWHERE = {"check_why"}  # in test_why_broken.py
+
+
 class Story:
     """Facts that come one after the other, a second apart unless told otherwise."""
 
@@ -114,7 +117,7 @@ def run() -> Story:
 
 
 def test_every_check_is_played_through_here():
-    assert {check.__name__ for check in CHECKS} <= set(globals())
+    assert {check.__name__ for check in CHECKS} - PLAYED_ELSEWHERE <= set(globals())
 
 
 # ------------------------------------------------------------------------------------------ the gate
