@@ -45,8 +45,8 @@ class KeyLimits:
         halted: Whether its whole server is held: nobody is given a place.
     """
 
-    max_operations: int = 16
-    max_waiting: int = 256
+    max_operations: int
+    max_waiting: int
     recheck_lists: bool = False
     halted: bool = False
 
@@ -147,7 +147,7 @@ class KeyState:
     @property
     def idle(self) -> bool:
         """Whether the live client, if any, is used by nobody and waited for by nobody."""
-        return not self.leases and not self.waiting and self.opening is None and not self.ghosts
+        return not self.leases and not self.waiting and not self.ghosts  # and who opens is waited for
 
     @property
     def held(self) -> bool:
@@ -193,7 +193,7 @@ class KeyState:
             if self.opening is not None:
                 self.opening.fresh = self.opening.fresh or fresh
             elif not any(client.wait_for_close for client in (self.old or {}).values()):
-                wants_fresh = fresh or any(msg.fresh for msg, _ in self.waiting.values())
+                wants_fresh = any(msg.fresh for msg, _ in self.waiting.values())
                 self.last_opening = self.next_id()
                 self.opening = Opening(self.last_opening, wants_fresh)
                 effects.append(m.StartOpening(self.opening.token, wants_fresh))
@@ -230,15 +230,14 @@ class KeyState:
 
     def flag(self, effects: Effects) -> Effects:
         """Say whether the key has something to live for, if that has changed."""
+        # a place is on the live client or on an old one (M3); who waits, waits for an opening, a close or one
+        # of these places, and so does a drain
         active = bool(
             self.client is not None
             or self.opening is not None
-            or self.waiting
-            or self.leases
             or self.old
             or self.ghosts is not None
             or self.paused
-            or self.draining is not None
         )
         if active != self.told_active:
             self.told_active = active

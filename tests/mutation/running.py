@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tests.mutation.changes import Change
     from tests.mutation.reach import Test
 
-COPIED = ("afpool", "actors", "tests", "examples", "pyproject.toml", "README.md")
+COPIED = ("afpool", "actors", "tests", "examples", "docs", "pyproject.toml", "README.md")
 CONTROL = "no change"
 ALONE = 8.0  # seconds of tests for a change that has to be imported
 
 
 def copy_tree(tree: Path, into: Path) -> None:
-    left_out = shutil.ignore_patterns("__pycache__", "peers", "browser", "node_modules")
+    left_out = shutil.ignore_patterns("__pycache__", "peers", "browser", "node_modules", "images")
     for name in COPIED:
         if (tree / name).is_dir():
             shutil.copytree(tree / name, into / name, ignore=left_out)

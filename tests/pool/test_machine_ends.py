@@ -91,7 +91,7 @@ def test_with_recheck_only_the_own_definition_counts():
             return self.tools.get(name)
 
     case = Case()
-    case.limits = KeyLimits(max_operations=1, recheck_lists=True)
+    case.limits = KeyLimits(max_operations=1, max_waiting=256, recheck_lists=True)
     case.machine = KeyMachine(case.limits, case.next_id)
     client, _ = case.ready(0)
     case.listed(client, Shows("one", search=OLD_TOOLS, other=OLD_TOOLS))
@@ -156,6 +156,51 @@ def test_evict_leaves_a_client_in_use():
     client, _ = case.ready(1)
     case.evict()
     assert not client.told
+
+
+def test_evict_leaves_a_client_that_is_waited_for():
+    case = Case()
+    client, _ = case.ready()
+    case.send(m.Pause())
+    case.admit(A)
+    case.evict()
+    assert not client.told
+
+
+def test_a_key_is_idle_when_nobody_uses_it_or_waits_for_it():
+    case = Case()
+    assert case.machine.idle
+    case.admit(A)
+    assert not case.machine.idle
+    case = Case()
+    _, (holder,) = case.ready(1)
+    assert not case.machine.idle
+    case.crash()
+    assert not case.machine.idle
+    case.kicked()
+    case.settle(holder)
+    assert case.machine.idle
+
+
+def test_what_an_operator_sees_of_a_key():
+    case = Case(places=1)
+    client, (holder,) = case.ready(1)
+    case.lose(client)
+    case.admit(A)
+    case.admit(A)
+    case.time_out(holder)
+    seen = {
+        "epoch": 0, "client": None, "generation": None, "in_flight": 1, "waiting": 2, "opening": True,
+        "old_clients": 1, "abandoned": 0, "paused": False, "halted": False, "closed": False, "removed": False,
+    }  # fmt: skip
+    assert case.state == seen
+    new = case.open()
+    case.give_up(holder)
+    case.listed(new, OLD_TOOLS)
+    case.halt()
+    case.send(m.Pause())
+    seen |= {"client": new.id, "generation": 1, "waiting": 1, "opening": False, "abandoned": 1}
+    assert case.state == seen | {"paused": True, "halted": True}
 
 
 def test_evict_of_nothing_is_nothing():
@@ -314,6 +359,69 @@ def test_a_crash_keeps_epoch_pause_close_and_count():
         assert case.state[fact] == before[fact]
 
 
+def test_a_second_crash_forgets_nothing_of_what_the_first_left():
+    case = Case()
+    client, (holder,) = case.ready(1)
+    case.crash()
+    case.crash()
+    assert case.state["in_flight"] == 1
+    assert case.state["old_clients"] == 1
+    case.kicked()
+    late = case.admit(A)
+    case.settle(holder)
+    case.close_done(client)
+    case.open()
+    assert late.phase == HOLDING
+
+
+def test_a_crash_keeps_a_removed_server_removed():
+    case = Case()
+    case.reconfigure("removed")
+    case.crash()
+    assert case.state["removed"]
+
+
+def test_a_crash_in_the_turn_that_hears_of_a_close_does_not_wait_for_it():
+    case = Case()
+    client, _ = case.ready()
+    case.evict()
+    case.crash_next = -1
+    case.close_done(client)
+    case.kicked()
+    assert case.state["old_clients"] == 0
+    assert case.kept is False
+
+
+def test_a_crash_in_the_turn_that_limits_the_key_keeps_the_limits():
+    case = Case()
+    case.crash_next = -1
+    case.halt()
+    assert case.state["halted"]
+
+
+@pytest.mark.parametrize("first", ["pause", "removed"])
+def test_a_crash_in_the_turn_that_removes_or_pauses_leaves_no_pause_that_nobody_could_end(first):
+    case = Case()
+    if first == "pause":
+        case.send(m.Pause())
+        case.crash_next = -1
+        case.reconfigure("removed")
+    else:
+        case.reconfigure("removed")
+        case.crash_next = -1
+        case.send(m.Pause())
+    assert case.state["removed"]
+    assert not case.state["paused"]
+
+
+def test_a_crash_in_the_turn_that_reconfigures_keeps_the_pause():
+    case = Case()
+    case.send(m.Pause())
+    case.crash_next = -1
+    case.reconfigure("bindings")
+    assert case.state["paused"]
+
+
 def test_a_drain_after_a_crash_waits_for_the_old_places():
     case = Case()
     client, (holder,) = case.ready(1)
@@ -355,7 +463,7 @@ def test_a_crash_in_the_turn_that_takes_a_place_back_frees_it(final):
         (m.Revoke("left"), "epoch", 1),
         (m.Close(), "closed", True),
         (m.Pause(), "paused", True),
-        (m.Reconfigure(KeyLimits()), "epoch", 1),
+        (m.Reconfigure(KeyLimits(2, 256)), "epoch", 1),
         (m.Reconfigure(None), "removed", True),
     ],
     ids=["revoke", "close", "pause", "reconfigure", "remove"],
