@@ -7,10 +7,10 @@ servers of five kinds, where a call takes `SERVICE` seconds. For each case four 
 `before` and `again`, without any trouble; `during` it; `after` it. A fifth one is there where the noise takes
 processor time: the noise alone, made for a reader in another process, with the pool out of its way.
 
-Judged is the p99 of the healthy ones, `during` beside the window before it; the median of the ten pairs counts,
-so that one hiccup of the machine does not. A run of a case counts only where `again` beside `before`, which
-differ in nothing, are within 10 % of each other; else it is made again. Ends with 1 where a p99 moved by 20 %
-or more, with 2 where a case could not be judged.
+Judged is the p99 of the healthy ones, `during` beside the window before it; the median of the ten pairs
+counts, so that one hiccup of the machine does not. A run of a case counts only where `again` beside `before`,
+which differ in nothing, are within 10 % of each other; else it is made again. Ends with 1 where a p99 moved
+by 20 % or more, or where a case could not be judged.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Outcome:
 
     def middle(self, window: str, what: str) -> float:
         """The median of what was seen in windows of a kind."""
-        return statistics.median(getattr(each, what) for each in self.windows[window])
+        return float(statistics.median(getattr(each, what) for each in self.windows[window]))
 
     def moved(self, window: str, beside: str = "again", what: str = "p99") -> float:
         """By which part windows differ from those of another kind in the same round, as a median."""
         pairs = zip(self.windows[window], self.windows[beside], strict=True)
-        return statistics.median(getattr(one, what) / getattr(two, what) for one, two in pairs) - 1
+        return float(statistics.median(getattr(one, what) / getattr(two, what) for one, two in pairs)) - 1
 
     @property
     def counts(self) -> bool:
@@ -144,7 +144,9 @@ def show(outcome: Outcome) -> None:
     case = outcome.case
     told = ", ".join(f"{code} {count}" for code, count in outcome.noisy.most_common(4))
     print(f"\n{case.name}  ({case.at}; its own calls: {told or 'none ended'})")
-    print(f"  {'window':<12}{'p50 ms':>9}{'p99 ms':>9}{'p99 beside `again`':>20}{'machine':>9}{'pool CPU':>10}")
+    print(
+        f"  {'window':<12}{'p50 ms':>9}{'p99 ms':>9}{'p99 beside `again`':>20}{'machine':>9}{'pool CPU':>10}"
+    )
     for name in WINDOWS:
         if name not in outcome.windows:
             continue
@@ -170,10 +172,8 @@ def verdict(outcome: Outcome) -> str:
 
 
 def judged(outcomes: Sequence[Outcome]) -> int:
-    """The exit code."""
-    if any(outcome.counts and not outcome.kept for outcome in outcomes):
-        return 1
-    return 0 if all(outcome.counts for outcome in outcomes) else 2
+    """The exit code: what could not be judged has not been kept either."""
+    return 0 if all(outcome.counts and outcome.kept for outcome in outcomes) else 1
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Who makes trouble for whom: twenty healthy tenants that live the same life all the while, and a noisy one."""
+"""Who makes trouble for whom: twenty healthy tenants that live the same life throughout, and a noisy one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import trio
@@ -79,7 +79,7 @@ class Processes:
         self.where: dict[str, str] = {}
         self.noisy: subprocess.Popen[str]
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> Self:
         self.where |= self._started("neighbours_server.py", "healthy")[1]
         self.noisy, told = self._started("neighbours_server.py", "noisy")
         self.where |= told

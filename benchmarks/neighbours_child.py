@@ -1,6 +1,6 @@
-"""A server on stdio for the neighbours: `python -IS neighbours_child.py`; answers calls after a while, or exits.
+"""A server on stdio for the neighbours: `python -IS neighbours_child.py`.
 
-The tool `sleep` takes `seconds`; `crash` ends the process.
+The tool `sleep` takes `seconds` to answer; `crash` ends the process.
 """
 
 import json

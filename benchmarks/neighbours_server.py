@@ -10,6 +10,7 @@ names a trouble until the next line; the drain asks from one line until the next
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -177,10 +178,8 @@ class Drain:
     def _calls(self) -> None:
         while True:
             self._on.wait()
-            try:
+            with contextlib.suppress(OSError):
                 self._one()
-            except OSError:
-                pass
             time.sleep(self._pause)
 
     def _one(self) -> None:

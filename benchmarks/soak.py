@@ -13,7 +13,6 @@ to look, not a recording.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
 import tempfile
@@ -29,7 +28,7 @@ if __name__ == "__main__":
 
 from soak_books import Books
 from soak_plant import PLANTS, Plants
-from soak_quiet import Bounds, Held, Quiet
+from soak_quiet import SETTLES, Bounds, Held, Quiet
 from soak_trouble import Trouble
 from soak_work import Hold, Work
 from soak_world import World, children
@@ -60,6 +59,7 @@ class Soak:
         seed: Where chance begins.
         seconds: How long.
         every: Seconds between two quiet moments.
+        settles: Seconds that a quiet moment waits for what has to come back.
         plants: Faults of the soak's own making, that have to be found; see `soak_plant.py`.
     """
 
@@ -67,6 +67,7 @@ class Soak:
     seconds: float
     every: float
     plants: tuple[str, ...] = ()
+    settles: float = SETTLES
 
     async def run(self, folder: Path) -> Books:
         chance = random.Random(self.seed)
@@ -76,15 +77,17 @@ class Soak:
         hold = Hold()
         work = Work(world, books, hold, chance)
         trouble = Trouble(world, books, hold, chance)
-        quiet = Quiet(world, books, hold, work, trouble, Bounds())
+        quiet = Quiet(world, books, hold, work, trouble, Bounds(), self.settles)
         try:
             await world.start()
             before = Held.now()
-            async with SqliteArtifacts(folder / "artifacts.db", max_count_per_scope=8) as artifacts:
-                async with open_runtime(self._config(world, books, work, artifacts, folder)) as runtime:
-                    work.runtime = trouble.runtime = runtime
-                    await self._all(runtime, hold, work, trouble, quiet, books)
-                    work.runtime = trouble.runtime = None
+            async with (
+                SqliteArtifacts(folder / "artifacts.db", max_count_per_scope=8) as artifacts,
+                open_runtime(self._config(world, books, work, artifacts, folder)) as runtime,
+            ):
+                work.runtime = trouble.runtime = runtime
+                await self._all(runtime, hold, work, trouble, quiet, books)
+                work.runtime = trouble.runtime = None
             del runtime, artifacts
             await self._after(before, books)
         finally:
@@ -132,8 +135,8 @@ class Soak:
             plants = Plants(work.world, books, runtime)
             nursery.start_soon(self._plant, plants, books, quiet)
             stretch = min(self.every, self.seconds / 3)
-            while (left := until - trio.current_time()) > 0:
-                await trio.sleep(min(stretch, left))
+            while (left := until - trio.current_time()) > 0 or quiet.moments < 2:
+                await trio.sleep(min(stretch, max(left, 1.0)))
                 await quiet.moment(runtime)
                 if books.violations:
                     break
@@ -160,7 +163,7 @@ class Soak:
                 f"{books._now():6.0f} s  {(books.made - made) / TELLS:5.0f} calls/s  open {books.open:3}  "
                 f"keys {told.keys:3}  clients {told.clients:3}  in flight {told.in_flight:2}  "
                 f"quiet {quiet.moments}  "
-                + ("" if held is None else f"fd {held.descriptors}  tasks {held.tasks}  {held.megabytes:.0f} MB")
+                + ("" if held is None else f"fd {held.descriptors}  {held.megabytes:.0f} MB")
                 + f"  broken {len(books.violations)}",
                 flush=True,
             )
@@ -172,6 +175,7 @@ class Soak:
         for name in self.plants:
             books.note(f"planted {name}")
             plants.plant(name)
+        await trio.sleep_forever()  # it was there at the first moment, and has to be at the others
 
     def _table(self, books: Books, trouble: Trouble, quiet: Quiet) -> None:
         print(f"\nseed {self.seed}, {self.seconds:g} s, Python {sys.version.split()[0]}")
@@ -184,7 +188,8 @@ class Soak:
             ordered = sorted(counts.items(), key=lambda pair: -pair[1])
             print(f"\n{what}")
             for at in range(0, len(ordered), 3):
-                print("  " + "".join(f"{name:<30}{count:>7}   " for name, count in ordered[at : at + 3]).rstrip())
+                row = "".join(f"{name:<30}{count:>7}   " for name, count in ordered[at : at + 3])
+                print(f"  {row.rstrip()}")
         if quiet.first is not None and quiet.last is not None:
             print(f"\n{'held at quiet moments':<24}{'first':>12}{'last':>12}{'may be more by':>16}")
             for field in attrs.fields(Held):
@@ -201,12 +206,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two quiet moments")
     parser.add_argument("--plant", default="", metavar="FAULT,FAULT", help="see soak_plant.py; or `all`")
+    parser.add_argument("--settles", type=float, default=SETTLES, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     plants = tuple(PLANTS) if options.plant == "all" else tuple(filter(None, options.plant.split(",")))
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="afpool-soak-") as folder:
-        soak = Soak(seed, options.seconds, options.every, plants)
+        soak = Soak(seed, options.seconds, options.every, plants, options.settles)
         books = trio.run(soak.run, Path(folder))
     if books.violations:
         print("\n".join(books.report()))

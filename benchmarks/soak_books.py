@@ -2,11 +2,11 @@
 
 * Every call has a number, which stands in its arguments. By the logs: it came to the server that it was meant
   for, as who asked, under a credential of theirs that was not older than the call; it ran at most once.
-* What the caller was told is true: `not-sent` never came, `refused` came and did not run, `answered` came,
-  a good answer ran once and is the answer to that call. Every call ends, and files a use that says the same.
+* What the caller was told is true: `not-sent` never came, `refused` came and did not run, `answered` came, a
+  good answer ran once and is the answer to that call. Every call ends, and files a use that says the same.
 * No session and no connection carries two projections.
-* Calls are judged at quiet moments, when nothing is under way; what is judged is forgotten but for three bytes
-  each, so that a run that comes later still is found.
+* Calls are judged at quiet moments, when nothing is under way; what is judged is forgotten but for three
+  bytes each, so that a run that comes later still is found.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class Books:
         self.doubtful = Counter[str]()
         self.heard: Counter[str] = Counter()
         self.violations: list[str] = []
+        self._alike: Counter[str] = Counter()
+        self._shown: list[str] = []
         self.events: deque[str] = deque(maxlen=KEPT)
 
     # ------------------------------------------------------------------ callers
@@ -101,7 +103,11 @@ class Books:
     def broken(self, text: str) -> None:
         """A rule was broken."""
         self.violations.append(f"{self._now():9.3f} {text}")
-        self.note(f"BROKEN {text}")
+        kind = _NUMBERS.sub("#", text)
+        self._alike[kind] += 1
+        if self._alike[kind] <= ALIKE:  # of a flood the first say it, and what led to it stays readable
+            self.note(f"BROKEN {text}")
+            self._shown.append(f"VIOLATION {self.violations[-1]}")
 
     def ask(self, who: Identity, server: str, how: str, *, inner: bool = False) -> Asked:
         """Number a call that begins now."""
@@ -195,9 +201,11 @@ class Books:
             elif VERDICTS[self._told[number]] == "not-sent":
                 self.broken(f"call {number} came to {server} after all, and was told `not-sent`")
             return
-        self._came[number] = min(255, self._came[number] + 1)
+        self._came[asked.number] = min(255, self._came[asked.number] + 1)
         if (asked.server, spelled(asked.who)) != (server, entry["who"]):
-            self.broken(f"call {number} of {spelled(asked.who)} at {asked.server} came as {entry} to {server}")
+            self.broken(
+                f"call {number} of {spelled(asked.who)} at {asked.server} came as {entry} to {server}"
+            )
         if whose != owner(server, asked.who):
             self.broken(f"call {number} of {spelled(asked.who)} came with a credential of {'/'.join(whose)}")
         if server in {"files", "feed", "open"} and version < asked.version:
@@ -263,13 +271,7 @@ class Books:
 
     def report(self) -> list[str]:
         """What was broken and what was done last, for whoever reads it."""
-        alike: Counter[str] = Counter()
-        lines = []
-        for text in self.violations:
-            kind = _NUMBERS.sub("#", text)
-            alike[kind] += 1
-            if alike[kind] <= ALIKE:
-                lines.append(f"VIOLATION {text}")
+        lines = list(self._shown)
         if len(self.violations) > len(lines):
             lines.append(f"and {len(self.violations) - len(lines)} more that are like these")
         return [*lines, "the last events:", *(f"  {text}" for text in self.events)]

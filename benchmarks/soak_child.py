@@ -1,4 +1,4 @@
-"""The soak's server on stdio: `python -IS soak_child.py LOG`; nothing but a few modules, since many are started.
+"""The soak's server on stdio: `python -IS soak_child.py LOG`; few modules, since many are started.
 
 It writes its log as `soak_server.py` does and does what calls ask for, by the same words. Its credential came
 with its environment.
@@ -118,7 +118,12 @@ class Child:
         elif how == "progress":
             if token is not None:
                 for step in range(1, 5):
-                    report = {"progressToken": token, "progress": step, "total": 4, "message": f"call {number}"}
+                    report = {
+                        "progressToken": token,
+                        "progress": step,
+                        "total": 4,
+                        "message": f"call {number}",
+                    }
                     note = {"method": "notifications/progress", "params": report}
                     self._later.append((now + 0.02 * step, rpc_id, note))
             self._later.append((now + 0.1, rpc_id, answer))

@@ -119,6 +119,7 @@ class Plants:
 PLANTS: Final[Mapping[str, Callable[[Plants], None]]] = {
     name: getattr(Plants, name)
     for name in (
-        "credential", "descriptor", "place", "task", "thread", "child", "memory", "twice", "verdict", "answer",
+        "credential", "descriptor", "place", "task", "thread", "child", "memory", "twice", "verdict",
+        "answer",
     )
 }  # fmt: skip

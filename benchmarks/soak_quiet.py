@@ -8,6 +8,7 @@ were at the first quiet moment, within `Bounds`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 LIBC: Final = ctypes.CDLL(None)
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 SETTLES: Final = 10.0
-"""Seconds until every place is back: `settle_timeout`, `close_timeout` and a back-off, one after the other."""
+"""Seconds until every place is back: `settle_timeout`, `close_timeout`, a back-off, one after another."""
 
 
 @attrs.frozen
@@ -81,7 +82,7 @@ class Held:
         names = [thread.name for thread in threading.enumerate()]
         workers = sum(name.startswith("Trio ") for name in names)
         return cls(
-            descriptors=len(os.listdir("/proc/self/fd")),
+            descriptors=len(list(Path("/proc/self/fd").iterdir())),
             tasks=trio.lowlevel.current_statistics().tasks_living,
             threads=len(names) - workers,
             workers=workers,
@@ -112,7 +113,14 @@ class Quiet:
     """
 
     def __init__(
-        self, world: World, books: Books, hold: Hold, work: Work, trouble: Trouble, bounds: Bounds
+        self,
+        world: World,
+        books: Books,
+        hold: Hold,
+        work: Work,
+        trouble: Trouble,
+        bounds: Bounds,
+        settles: float = SETTLES,
     ) -> None:
         self.world = world
         self.books = books
@@ -120,6 +128,7 @@ class Quiet:
         self.work = work
         self.trouble = trouble
         self.bounds = bounds
+        self._later = settles
         self.first: Held | None = None
         self.last: Held | None = None
         self.moments = 0
@@ -168,24 +177,35 @@ class Quiet:
     async def moment(self, runtime: Runtime) -> None:
         """Have one: wait for everybody, judge, compare; the next part begins after it."""
         self.hold.begin()
-        await self._until(lambda: self.books.open == 0 and not self.trouble.busy, "callers come back", 2 * WARY)
+        await self._until(
+            lambda: self.books.open == 0 and not self.trouble.busy, "callers come back", 2 * WARY
+        )
         self._resume_all(runtime)
-        await self._until(lambda: not self._held(runtime), "places come back", SETTLES)
+        await self._until(lambda: not self._held(runtime), "places come back", self._patience)
         for why in self._held(runtime):
             self.books.broken(f"places at a quiet moment: {why}")
         self.work.held.clear()
-        await self._until(lambda: not self._kept(runtime), "keys are forgotten", SETTLES)
+        await self._until(lambda: not self._kept(runtime), "keys are forgotten", self._patience)
         for why in self._kept(runtime, loudly=True):
             self.books.broken(f"at a quiet moment: {why}")
         await self._read()
         self.books.judge()
-        await self._until(lambda: not [pid for pid in children() if is_desk(pid)], "children end", SETTLES)
+        await self._until(
+            lambda: not [pid for pid in children() if is_desk(pid)], "children end", self._patience
+        )
         if self.first is not None:
             first = self.first
-            await self._until(lambda: not Held.now().above(first, self.bounds), "nothing is left over", SETTLES)
+            await self._until(
+                lambda: not Held.now().above(first, self.bounds), "nothing is left over", self._patience
+            )
         self._compare()
         self.moments += 1
         self.hold.end()
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that what has to come back is waited for; before the first moment always as stated."""
+        return SETTLES if self.first is None else self._later
 
     async def _until(self, true: Callable[[], bool], what: str, seconds: float) -> None:
         with trio.move_on_after(seconds):
@@ -269,11 +289,9 @@ class Quiet:
 def descriptors() -> str:
     """What the process's descriptors are."""
     found: Counter[str] = Counter()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[os.readlink(f"/proc/self/fd/{name}").partition(":[")[0]] += 1
-        except OSError:
-            continue
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found[str(path.readlink()).partition(":[")[0]] += 1
     return ", ".join(f"{count} {what}" for what, count in sorted(found.items()))
 
 

@@ -33,6 +33,7 @@ from afpool.testing import (
     Status,
     Truncate,
 )
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
@@ -131,7 +132,7 @@ class Moods:
 
     def __init__(self, server: FakeServer, log: Log) -> None:
         self._log = log
-        self._until = {status: 0.0 for status in (401, 429, 500)}
+        self._until = dict.fromkeys((401, 429, 500), 0.0)
         self._refused: set[str] = set()
         self._once: set[Any] = set()
         for status in self._until:

@@ -50,8 +50,9 @@ class Trouble:
         self.busy = 0
         # each with its weight
         self._kinds: tuple[tuple[int, Callable[[], Awaitable[object]]], ...] = (
-            (3, self.restart), (4, self.child), (6, self.forget), (6, self.change_list), (4, self.end_streams),
-            (5, self.cut), (4, self.mood), (5, self.refuse), (6, self.rotate), (6, self.invalidate),
+            (3, self.restart), (4, self.child), (6, self.forget), (6, self.change_list),
+            (4, self.end_streams), (5, self.cut), (4, self.mood), (5, self.refuse), (6, self.rotate),
+            (6, self.invalidate),
             (5, self.evict), (5, self.kill), (4, self.drain), (4, self.pause), (3, self.reconfigure),
             (4, self.withdraw), (4, self.console),
         )  # fmt: skip

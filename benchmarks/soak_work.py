@@ -1,4 +1,4 @@
-"""What fifty identities do all the while: calls of every kind, through every door, given up at random times."""
+"""What fifty identities do: calls of every kind, through every door, given up at random times."""
 
 from __future__ import annotations
 
@@ -227,11 +227,10 @@ class Work:
                 "qualify": "always",
                 "pool": {"close_timeout": 2.0, "open_timeout": 5.0, "settle_timeout": 2.0},
             }
-            async with trio.open_nursery() as callers:
-                async with open_runtime(**config) as runtime:
-                    for _ in range(4):
-                        callers.start_soon(self._calls_until_closed, runtime, who)
-                    await trio.sleep(self._chance.random() * 2)
+            async with trio.open_nursery() as callers, open_runtime(**config) as runtime:
+                for _ in range(4):
+                    callers.start_soon(self._calls_until_closed, runtime, who)
+                await trio.sleep(self._chance.random() * 2)
             await trio.sleep(self._chance.random())
 
     async def _calls_until_closed(self, runtime: Runtime, who: Identity) -> None:

@@ -145,14 +145,16 @@ class ServerProcess:
 
     async def start(self) -> None:
         """Start it; returns when it listens."""
-        command = [sys.executable, str(HERE / "soak_server.py"), self.kind, str(self.port), str(self.log)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.process = process
+        process = self.process = self._process()
         said = await trio.to_thread.run_sync(lambda: process.stdout and process.stdout.readline())
         if not said:
             raise RuntimeError(f"the server {self.kind} has not begun")
         if self.version > 1:
             self.tell(do="list", version=self.version)
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(HERE / "soak_server.py"), self.kind, str(self.port), str(self.log)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def tell(self, **order: Any) -> None:
         """Steer it; what is killed at this moment hears nothing."""
@@ -281,8 +283,7 @@ def is_desk(pid: int) -> bool:
 def free_ports(count: int) -> list[int]:
     """Ports that nobody has now, below those that the kernel gives to clients."""
     found: list[int] = []
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as told:
-        last = int(told.read().split()[0])
+    last = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     port = last - 1 - os.getpid() * 16 % 8192  # so that two runs at once do not meet
     while len(found) < count:
         with socket.socket() as probe:
