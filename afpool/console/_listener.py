@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("afpool.console")
 
 _ACCEPT_PAUSE: Final = 0.1
+_SAID_EVERY: Final = 60.0
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
@@ -56,13 +57,16 @@ class Listener:
 
     async def run(self) -> None:
         """Accept connections until cancelled; then every one of them is ended."""
+        said = float("-inf")
         async with trio.open_nursery() as nursery:
             while True:
                 try:
                     stream = await self._sock.accept()
                 except OSError as error:
                     # out of descriptors, most likely: others end meanwhile
-                    logger.warning("no console could be accepted (%s)", type(error).__name__)
+                    if trio.current_time() - said > _SAID_EVERY:
+                        said = trio.current_time()
+                        logger.warning("no console could be accepted (%s)", type(error).__name__)
                     await trio.sleep(_ACCEPT_PAUSE)
                     continue
                 nursery.start_soon(self._one, stream)

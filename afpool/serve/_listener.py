@@ -33,6 +33,7 @@ logger = logging.getLogger("afpool")
 MOST_CONNECTIONS: Final = 16_384
 _PING_EVERY: Final = 20.0
 _ACCEPT_PAUSE: Final = 0.1
+_SAID_EVERY: Final = 60.0
 _LAST_WORDS: Final = 0.25
 
 
@@ -119,12 +120,15 @@ class Front:
         """
         with trio.CancelScope() as scope:
             self._accepting[scope] = listener
+            said = float("-inf")
             while True:
                 try:
                     await self._accept(listener)
                 except OSError as error:
                     # out of descriptors, most likely: others end meanwhile
-                    logger.warning("no connection could be accepted (%s)", type(error).__name__)
+                    if trio.current_time() - said > _SAID_EVERY:
+                        said = trio.current_time()
+                        logger.warning("no connection could be accepted (%s)", type(error).__name__)
                     await trio.sleep(_ACCEPT_PAUSE)
 
     async def _accept(self, listener: trio.SocketListener) -> None:
