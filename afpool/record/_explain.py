@@ -213,7 +213,7 @@ class _Told:
         view = self._view
         if view.runs or not view.stages or view.stages[-1].name != "admission" or view.use.held_by:
             return
-        for event in view.sources.events_between(view.key, view.end, view.now):
+        for event in view.sources.events_between(view.key, view.use.server, view.end, view.now):
             spent = event.facts.get("took")
             if event.kind in ("opened", "open-failed") and isinstance(spent, int | float):
                 if event.at - spent <= view.end:
@@ -236,7 +236,7 @@ class _Told:
         if not view.key:
             return
         known = {view.use.opening, None if view.event is None else view.event.number}
-        between = view.sources.events_between(view.key, view.use.began_at, view.end)
+        between = view.sources.events_between(view.key, view.use.server, view.use.began_at, view.end)
         others = [event for event in between if event.number not in known]
         for event in others[:EVENTS_TOLD]:
             text = told_event(event, subject="meanwhile ")

@@ -40,8 +40,8 @@ class Sources(Protocol):
         """Give an event; `None` once it has left the record."""
         ...
 
-    def events_between(self, key: str, since: float, until: float) -> Iterable[Event]:
-        """Give what happened to a key, by its digest, and to the whole pool, after `since`."""
+    def events_between(self, key: str, server: str, since: float, until: float) -> Iterable[Event]:
+        """Give what happened to a key, by its digest, to its server, and to the whole pool, after `since`."""
         ...
 
     def show(self, key: object) -> str:
@@ -107,7 +107,7 @@ class PoolSources:
         """See `Sources`."""
         return self._pool.records.events.get(number)
 
-    def events_between(self, key: str, since: float, until: float) -> Iterable[Event]:
+    def events_between(self, key: str, server: str, since: float, until: float) -> Iterable[Event]:
         """See `Sources`; looks at the newest `EVENTS_LOOKED_AT` of those that were filed until then."""
         events = self._pool.records.events
         first, last = events.filed - len(events) + 1, events.filed
@@ -123,7 +123,7 @@ class PoolSources:
             event = events.get(number)
             if event is None or event.at <= since:
                 break
-            if event.key in (key, ""):
+            if event.key == key or (not event.key and event.server in (server, "")):
                 found.append(event)
         return reversed(found)
 

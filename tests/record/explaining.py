@@ -74,7 +74,7 @@ class Given:
     def event(self, number: int) -> Event | None:
         return self.events.get(number)
 
-    def events_between(self, key: str, since: float, until: float) -> list[Event]:
+    def events_between(self, key: str, server: str, since: float, until: float) -> list[Event]:
         return [
             event for event in self.events.values() if event.key in (key, "") and since < event.at <= until
         ]

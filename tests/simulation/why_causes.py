@@ -66,6 +66,8 @@ def wrong_cause(around: Around, told: Told, events: Sequence[Happened | str]) ->
     use = told.use
     code, number = use["code"], use.get("cause")
     if number is None:
+        if code == "session-handle-lost" and "the wire is closed" in told.headline:
+            return ""  # it was the first to find out
         if code in ALWAYS or _withdrawn(around, told) or _paused(around, told):
             return f"nothing is named that caused {code}"
         return ""
