@@ -21,7 +21,7 @@ from afpool.testing import (
 
 LARGE = 64 * 1024 * 1024
 LONG_LINE = 32 * 1024 * 1024
-LINE_WITHIN = 10.0
+LINE_WITHIN = 6.0
 RETRY_AFTER = "7321"  # seconds; a number that stands nowhere else
 REALM = "realm-of-the-lab"
 
@@ -41,6 +41,12 @@ async def forgotten(bench: Bench) -> None:
     await bench.opened("alice")
     bench.server.forget_sessions("404")
     await _recovery(bench, "forgotten")
+
+
+async def forgotten_in_words(bench: Bench) -> None:
+    await bench.opened("alice")
+    bench.server.forget_sessions("404-text")
+    await _recovery(bench, "forgotten-in-words")
 
 
 async def forgotten_unseen(bench: Bench) -> None:
@@ -154,7 +160,7 @@ async def stuck_notice(bench: Bench) -> None:
     await bench.opened("alice")
     bench.server.on("notifications/cancelled", Hang())
     back, told = await _cancelled(bench)
-    following = await bench.call("alice", timeout=3, within=8)
+    following = await bench.call("alice", timeout=3, within=5)
     text = "no (10 s)" if back == BAD else f"{back * 1e3:.0f} ms"
     then = (
         f"{word(following)} after {following.seconds:.1f} s" if following.seconds > 0.1 else word(following)
@@ -278,7 +284,17 @@ def _row(key: str, title: str, slack: float = 0.0, least: float = 0.0) -> Row:
 
 SCENARIOS = (
     Scenario(
-        forgotten, (_row("forgotten", "the server forgets the session (404): the call, then the next one"),)
+        forgotten,
+        (
+            _row(
+                "forgotten",
+                "the server forgets the session (404, a JSON-RPC error): the call, then the next one",
+            ),
+        ),
+    ),
+    Scenario(
+        forgotten_in_words,
+        (_row("forgotten-in-words", "the same, the 404 in plain text"),),
     ),
     Scenario(
         forgotten_unseen,

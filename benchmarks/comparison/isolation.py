@@ -73,9 +73,9 @@ async def hung_opening(bench: Bench) -> None:
     stuck = await bench.child.begin("open", user="bob", url=bench.server.url, token="token-of-bob")
     hangs = await bench.seen(lambda: any(bobs(each) for each in bench.server.arrivals()), 1)
     warm, cold = await bench.at_once(
-        await bench.begin("alice", timeout=8),
+        await bench.begin("alice", timeout=4),
         await bench.child.begin("open", user="carol", url=bench.server.url, token="token-of-carol"),
-        within=8,
+        within=4,
     )
     await stuck.cancel()
     bench.cell("hung-warm", _waited(warm), warm.seconds if warm.ok else BAD)
@@ -138,7 +138,7 @@ async def hundred(bench: Bench) -> None:
     await bench.opened("alice")
     began = trio.current_time()
     begun = [await bench.begin("alice", "work", timeout=12) for _ in range(AT_ONCE)]
-    said = await bench.at_once(*begun, within=10)
+    said = await bench.at_once(*begun, within=6)
     took = trio.current_time() - began
     good = sum(each.ok for each in said)
     bench.cell("hundred", f"{running[1]} at once; {good} ok, {took:.1f} s", AT_ONCE - good)

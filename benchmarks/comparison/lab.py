@@ -178,12 +178,14 @@ class Scenario:
     """A function that fills the cells of some rows.
 
     Attributes:
-        limit: Seconds, after which what is not filled yet is `no end within ...`.
+        limit: Seconds, after which what is not filled yet is `no end`.
+        fresh: It is played in a process that has played nothing before.
     """
 
     run: Callable[[Bench], Awaitable[None]]
     rows: tuple[Row, ...]
     limit: float = 25.0
+    fresh: bool = False
 
     @property
     def name(self) -> str:

@@ -22,7 +22,9 @@ HEAD: Final = """\
 
 The same faults and the same users, with afpool and with {count} other libraries. This page is written by
 
-    make comparison
+```sh
+make comparison
+```
 
 It installs each library, at the version that stands here, in an environment of its own, and plays every
 scenario at the same scripted server, afpool's own (`afpool.testing.FakeServer`, the protocol of 2025-11-25

@@ -8,7 +8,7 @@ from lab import BAD, Bench, Row, Scenario, word
 from afpool.testing import FakeServer, Hang
 
 USERS = 5
-IDLE_USERS = 50
+IDLE_USERS = 30
 CALLS = 300
 
 
@@ -44,8 +44,8 @@ async def leaving(bench: Bench) -> None:
 async def hung_delete(bench: Bench) -> None:
     await bench.opened("alice", "bob", "carol")
     bench.server.on("DELETE", Hang())
-    said = await bench.child.ask("shutdown", 8)
-    text = "no (8 s)" if said.ended == "late" else f"{said.seconds:.1f} s"
+    said = await bench.child.ask("shutdown", 6)
+    text = "no (6 s)" if said.ended == "late" else f"{said.seconds:.1f} s"
     bench.cell("hung-delete", text if said.ok or said.ended == "late" else f"{text}, error", said.seconds)
 
 
@@ -57,9 +57,9 @@ async def hung_child(bench: Bench) -> None:
     if not said.ok:
         bench.cell("hung-child", f"no call ({word(said)})", BAD)
         return
-    said = await bench.child.ask("shutdown", 8)
+    said = await bench.child.ask("shutdown", 6)
     children = (await bench.child.ask("facts")).fields.get("children", -1)
-    text = "no (8 s)" if said.ended == "late" else f"{said.seconds:.1f} s"
+    text = "no (6 s)" if said.ended == "late" else f"{said.seconds:.1f} s"
     bench.cell("hung-child", f"{text}, {children} left", said.seconds if not children else BAD)
 
 
@@ -120,6 +120,7 @@ SCENARIOS = (
             _row("idle-memory", "memory of each further idle user", 0.2, 10, group="costs"),
         ),
         limit=60,
+        fresh=True,
     ),
     Scenario(
         speed,
@@ -128,5 +129,6 @@ SCENARIOS = (
             _row("warm-call", f"a further call, fastest of {CALLS}", 0.15, 0.1, group="costs"),
         ),
         limit=60,
+        fresh=True,
     ),
 )
