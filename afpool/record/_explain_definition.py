@@ -65,7 +65,7 @@ def _known(name: str) -> str:
 
 def _same_list(view: View) -> bool:
     moved = None if view.event is None else view.event.facts.get("list")
-    return moved is None or moved == view.use.list_id
+    return None in (moved, view.use.list_id) or moved == view.use.list_id
 
 
 def _unread(view: View) -> bool:
