@@ -16,6 +16,7 @@ import trio
 import afpool
 from tests.simulation import steps as s
 from tests.simulation.checks_lists import canonical
+from tests.simulation.driver_look import looked_up
 from tests.simulation.driver_steps import Skip
 from tests.simulation.driver_watch import chain_of
 from tests.simulation.ground import NOBODY, Began, Bound, Ended, Hung
@@ -140,6 +141,7 @@ class Work:
             run.failures.append(f"E4 {server} is not configured, and was listed ({self.last_refusal})")
         if toolset is None or (live and not run.host.caller(who).is_who):
             return False  # none, or those of whoever the live identity named instead
+        run.failures += [f"E5 {what}" for what in looked_up(toolset)]
         for name, error in toolset.problems.items():
             run.counts[f"listing:{error.code}"] += 1
             run.shown.append(f"problem of {name}: {error!r} {error}")
@@ -361,16 +363,19 @@ class Work:
             "call_id": step.id,
             "on_progress": progress_of(step.progress),
         }
+        name: Any = 7 if step.careless else step.name
+        ref: Any = {"type": "ref/prompt", "name": step.name}
+        so_far: Any = ("what", "v")
+        if step.careless:
+            ref, so_far = [("no ref", so_far), (ref, "what"), (ref, ("what", 7))][len(run.ground.facts) % 3]
         asked: Mapping[str, Callable[[], Awaitable[Any]]] = {
             "resources": lambda: bound.resources(**how),
             "templates": lambda: bound.resource_templates(**how),
-            "read": lambda: bound.read_resource(step.name, **how),
+            "read": lambda: bound.read_resource(name, **how),
             "prompts": lambda: bound.prompts(**how),
-            "prompt": lambda: bound.get_prompt(step.name, {"what": "it"}, **how),
-            "complete": lambda: bound.complete(
-                {"type": "ref/prompt", "name": step.name}, ("what", "v"), **how
-            ),
-            "log-level": lambda: bound.set_log_level(step.name or "info", **how),
+            "prompt": lambda: bound.get_prompt(step.name, {"what": name if step.careless else "it"}, **how),
+            "complete": lambda: bound.complete(ref, so_far, **how),
+            "log-level": lambda: bound.set_log_level(name or "info", **how),
         }
         began = self._began(step.id, step.who, step.server, step.what, label, whose, deadline)
         await self._operate(began, asked[step.what], step.cancel_after)

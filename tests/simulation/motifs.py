@@ -85,7 +85,10 @@ class Scene:
             members["progress"] = "raises" if self.swarm.chance(0.15) else "takes"
         if "live" not in members and self.swarm.has("live identities", 0.5):
             members["live"] = self.swarm.chance(0.4)
-        return Call(id=f"c{self.number()}", at=at, who=who, server=server.name, tool=tool, **members)
+        number = f"c{self.number()}"
+        if self.swarm.has("long ids", 0.08) and self.swarm.chance(0.4):
+            number += f"-{'0' * 70}"
+        return Call(id=number, at=at, who=who, server=server.name, tool=tool, **members)
 
     def arguments(self, server: ServerSpec, tool: str) -> dict[str, Any]:
         """Arguments that a tool makes something of."""

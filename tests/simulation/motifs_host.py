@@ -16,9 +16,11 @@ from tests.simulation.steps import (
     DrainKey,
     EvictKey,
     EvictPressure,
+    HoldServer,
     Invalidate,
     KillKey,
     ListTools,
+    Look,
     PauseKey,
     Reconfigure,
     ResumeKey,
@@ -165,8 +167,8 @@ def reconfigures(scene: Scene) -> list[Step]:
     at = scene.when()
     how: Any = scene.swarm.weighted(
         {
-            "bindings": 3, "named": 2, "clients": 4, "remove": 5, "plan": 2, "share": 2, "nothing": 1,
-            "wrong": 1,
+            "bindings": 3, "named": 2, "clients": 4, "remove": 5, "plan": 2, "replan": 2, "share": 2,
+            "credentials": 2, "limits": 1, "nothing": 1, "wrong": 1,
         }
     )  # fmt: skip
     change = Reconfigure(at=scene.after(at, 0.4), server=server.name, how=how)
@@ -189,11 +191,11 @@ def reconfigures(scene: Scene) -> list[Step]:
 
 
 def operator(scene: Scene) -> list[Step]:
-    """An operator pauses, drains, kills and evicts."""
+    """An operator pauses, drains, kills, evicts, and looks."""
     who, server = scene.some_pair()
     at = scene.when()
     then = scene.after(at, 0.5)
-    what = scene.swarm.random.randrange(4)
+    what = scene.swarm.random.randrange(6)
     steps: list[Step]
     if what == 0:
         until = then + scene.swarm.pick([0.05, 1.0, 10.0])
@@ -207,6 +209,10 @@ def operator(scene: Scene) -> list[Step]:
         ]
     elif what == 2:
         steps = [KillKey(at=then, who=who, server=server.name)]
+    elif what == 3:
+        steps = [HoldServer(at=then, server=server.name, seconds=scene.swarm.pick([0.05, 1.0, 10.0]))]
+    elif what == 4:
+        steps = [Look(at=then, call=f"c{scene.swarm.random.randint(1, 9)}")]
     else:
         steps = [EvictKey(at=then, who=who, server=server.name)]
     return flat(

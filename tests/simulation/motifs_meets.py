@@ -9,17 +9,21 @@ from __future__ import annotations
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.host import Reconfiguring
+from tests.simulation.host import Reconfiguring, Turn
 from tests.simulation.motifs import flat
 from tests.simulation.steps import (
+    Announce,
+    Call,
     CancelCall,
     ChangePlan,
     ChangeShare,
     ChangeTools,
+    ClosePool,
     CrashActor,
     CutLink,
     DelayNext,
     DrainKey,
+    DropNext,
     EndStreams,
     EvictKey,
     EvictPressure,
@@ -41,6 +45,7 @@ from tests.simulation.steps import (
     StallLink,
     StatusNext,
     Step,
+    Subscribe,
     WithdrawCaller,
 )
 
@@ -81,6 +86,7 @@ def _waits(scene: Scene, at: float, who: str, server: ServerSpec) -> list[Step]:
         [DelayNext(**slow)],
         [RpcErrorNext(at=at, server=name, code=-32022, status=400)],
         [EvictPressure(at=at, server=name, strangers=4)],
+        [DropNext(at=at, server=name, executed=True, times=3)],
     ]  # fmt: skip
     return swarm.pick(ways)
 
@@ -118,7 +124,7 @@ def _changes(scene: Scene, at: float, who: str, server: ServerSpec, calls: list[
         [RotateCredential(at=then, who=who, server=name, how=swarm.pick(["new", "revoked", "stale"]))],
         [RotateCredential(at=then, who=who, server=name, how="needs-consent"), vault],
         [WithdrawCaller(at=then, who=who), WithdrawCaller(at=then + 0.5, who=who, how="back")],
-        [CancelCall(at=then, call=each.id) for each in calls if hasattr(each, "id")],
+        [CancelCall(at=then, call=each.id) for each in calls if isinstance(each, Call)],
         [ExpireSession(at=then, server=name)],
         [EndStreams(at=then, server=name, graceful=swarm.chance(0.5))],
         [RestartServer(at=then, server=name, down=swarm.pick([0.0, 0.3]))],
@@ -146,6 +152,20 @@ def meets(scene: Scene) -> list[Step]:
         )
         for _ in range(3)
     ]  # fmt: skip
+    uris = server.manners.resources
+    if uris and scene.swarm.chance(0.5):
+        calls += [
+            Subscribe(
+                id=f"s{scene.number()}",
+                at=scene.after(at - 0.05, 0.3),
+                who=who,
+                server=server.name,
+                uri=uri,
+                live=scene.swarm.chance(0.3),
+            )
+            for uri in uris[:2]
+        ]
+        calls.append(Announce(at=at + 0.4, server=server.name, what="update", name=uris[0], times=3))
     others = scene.others(who)
     if others and scene.swarm.chance(0.5):
         calls.append(scene.call(scene.after(at, 0.3), scene.swarm.pick(others), server))
@@ -166,6 +186,53 @@ def _mended(scene: Scene, at: float, who: str, server: ServerSpec) -> list[Step]
         ChangePlan(at=at, who=who, server=server.name, how="good"),
         RotateCredential(at=at, who=who, server=server.name, how="good"),
     ]
+
+
+def torn(scene: Scene) -> list[Step]:
+    """The turn of a message raises just when the message comes, with calls at work and waiting."""
+    who, server = scene.some_pair()
+    swarm, name = scene.swarm, server.name
+    at = scene.when()
+    then = round(at + swarm.pick([0.05, 0.4]), 4)
+    key: dict[str, Any] = {"at": then, "who": who, "server": name}
+    running = scene.call(at, who, server, "sleep", args={"seconds": 1.0})
+    late = scene.call(at, who, server, "sleep", args={"seconds": 9.0}, cancel_after=0.3)
+    kill = KillKey(**key)
+    causes: dict[Turn, list[Step]] = {
+        "Admit": [scene.call(then, who, server)],
+        "PlanChanged": [ChangePlan(**key, how="context"), ListTools(**key, refresh=True)],
+        "Opened": [kill, scene.call(then, who, server)],
+        "OpenFailed": [kill, RefuseConnections(at=then, server=name), scene.call(then, who, server)],
+        "Listed": [ListTools(**key, refresh=True)],
+        "ListChanged": [ChangeTools(at=then, server=name, tool=scene.tool(server))],
+        "Settle": [],
+        "Abandon": [HangNext(at=at, server=name, times=2), CancelCall(at=then, call=running.id)],
+        "ClientLost": [RestartServer(at=then, server=name)],
+        "Evict": [EvictKey(**key)],
+        "Revoke": [Invalidate(**key, exact=swarm.chance(0.5))],
+        "Reconfigure": [
+            Reconfigure(at=then, server=name, how=swarm.pick(["remove", "bindings", "clients"])),
+            Reconfigure(at=then + 1.0, server=name, how="add"),
+        ],
+        "Pause": [PauseKey(**key), ResumeKey(at=then + 0.5, who=who, server=name)],
+        "Resume": [PauseKey(at=at, who=who, server=name), ResumeKey(**key)],
+        "Limit": [HoldServer(at=then, server=name, seconds=0.5)],
+        "Drain": [DrainKey(**key, resume_after=0.3)],
+        "Close": [ClosePool(at=then)] if swarm.chance(0.5) else [],
+    }
+    turn = swarm.pick(list(causes))
+    crash = CrashActor(
+        at=round(then - 0.001, 4), who=who, server=name, turn=turn, after=swarm.chance(0.5),
+        times=swarm.pick([1, 1, 2]),
+    )  # fmt: skip
+    return flat(
+        scene.calls(at, who, server, 2),
+        [running, late] if swarm.chance(0.7) else [],
+        crash,
+        causes[turn],
+        scene.calls(scene.after(then), who, server, 3),
+        scene.calls(then + 4.0, who, server, 1),
+    )
 
 
 def chains(scene: Scene) -> list[Step]:
@@ -225,4 +292,4 @@ def flips(scene: Scene) -> list[Step]:
     return flat(slow if swarm.chance(0.4) else [], steps, scene.calls(at + 3.0, who, server, 1))
 
 
-MEETING_MOTIFS: Final[tuple[Motif, ...]] = (meets, chains, flips)
+MEETING_MOTIFS: Final[tuple[Motif, ...]] = (meets, torn, chains, flips)

@@ -215,6 +215,7 @@ def beside_tools(scene: Scene) -> list[Step]:
                 deadline=scene.swarm.pick([None, None, None, 0.05]),
                 cancel_after=scene.swarm.pick([None, None, None, 0.002]),
                 progress=scene.swarm.pick(["none", "none", "takes", "raises"]),
+                careless=scene.swarm.chance(0.12),
             )
         )
     return steps

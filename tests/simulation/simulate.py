@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 from tests.simulation import judging
 from tests.simulation.batches import Measured, Tally, run_all
-from tests.simulation.counts import missing, table
+from tests.simulation.counts import apart, missing, table
 from tests.simulation.generate import generate
 from tests.simulation.judging import rule
 from tests.simulation.shrink import shrink
@@ -59,6 +59,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--keep", metavar="NAME", help="write the story to stories/NAME.json")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink what a run of many breaks")
     parser.add_argument("--coverage", action="store_true", help=f"fail under {COVERED:g} %% of branches")
+    parser.add_argument("--pairs", action="store_true", help="name the pairs that never met")
     parser.add_argument("--twice", action="store_true", help="run every world twice, and compare the runs")
     return parser
 
@@ -121,6 +122,10 @@ def _many(options: argparse.Namespace) -> int:
         f"{tally.worlds} worlds in {tally.seconds:.1f} s: {tally.per_minute:.0f} a minute, "
         f"{tally.per_core_minute:.0f} a minute and core"
     )
+    pairs, strangers = apart(tally.counts)
+    print(f"{pairs - len(strangers)} of {pairs} pairs of what calls waited for and what happened have met")
+    if options.pairs:
+        print(f"never met: {', '.join(strangers)}")
     failed = _say_failures(tally, options)
     absent = missing(tally.counts)
     if absent:

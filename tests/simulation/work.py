@@ -85,6 +85,7 @@ class AskServer(Work):
         deadline: As of a call.
         cancel_after: As of a call.
         progress: As of a call.
+        careless: What is given is not of its type.
     """
 
     id: str
@@ -98,6 +99,7 @@ class AskServer(Work):
     deadline: float | None = None
     cancel_after: float | None = None
     progress: Literal["none", "takes", "raises"] = "none"
+    careless: bool = False
 
 
 @attrs.frozen(kw_only=True)
