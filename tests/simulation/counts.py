@@ -23,11 +23,9 @@ ELSEWHERE: Final = frozenset({"not-owner", "unknown-tool", "denied", "tool-faile
 a fault of the pool itself."""
 
 DOOR: Final = ("tools", "artifacts")
-"""Packages whose codes a door answers with, tells of a tool that it does not offer, or passes on from a put."""
+"""Packages whose codes a door answers with, tells of a tool that it does not offer, or passes on of a put."""
 
-NOT_AT_DOORS: Final = frozenset(
-    {"ERR_ARTIFACT", "ERR_UNREADABLE_ARTIFACT", "ERR_UNREADABLE_ARTIFACT_STORE"}
-)
+NOT_AT_DOORS: Final = frozenset({"ERR_ARTIFACT", "ERR_UNREADABLE_ARTIFACT", "ERR_UNREADABLE_ARTIFACT_STORE"})
 """The root of a family, and codes of stores that outlive their process."""
 
 ENGINE: Final = ("_base", "protocol", "transports", "client", "pool")
