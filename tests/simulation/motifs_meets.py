@@ -227,7 +227,7 @@ def torn(scene: Scene) -> list[Step]:
     )  # fmt: skip
     return flat(
         scene.calls(at, who, server, 2),
-        [running, late] if swarm.chance(0.7) else [],
+        [running, late] if turn == "Abandon" or swarm.chance(0.7) else [],
         crash,
         causes[turn],
         scene.calls(scene.after(then), who, server, 3),
