@@ -86,6 +86,7 @@ async def statuses(bench: Bench) -> None:
     codes = (401, 403, 429, 500, 503)
     for code in codes:
         user = f"u{code}"
+        await bench.afresh()
         await bench.opened(user)
         n = next(bench.numbers)
         headers = {"retry-after": RETRY_AFTER} if code == 429 else {}
@@ -119,6 +120,7 @@ async def ran_and_failed(bench: Bench) -> None:
     most = 0
     for code in (500, 502, 503):
         user = f"u{code}"
+        await bench.afresh()
         await bench.opened(user)
         n = next(bench.numbers)
         bench.server.on("tools/call", Status(code, body=b"oops", after_execution=True), when=numbered(n))

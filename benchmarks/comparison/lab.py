@@ -122,6 +122,11 @@ class Bench:
         said = await self.open(user)
         return await self.call(user) if said.ok else said
 
+    async def afresh(self) -> None:
+        """Go on with a host that nobody has used."""
+        await self.child.ask("shutdown", 2)
+        await self.child.ask("renew", 2)
+
     async def at_once(self, *begun: Asked, within: float = LATE) -> list[Said]:
         """How all of them ended."""
         found: dict[int, Said] = {}

@@ -9,7 +9,7 @@ from afpool.testing import FakeServer, Hang
 
 USERS = 5
 IDLE_USERS = 30
-CALLS = 300
+CALLS = 100
 
 
 async def idle(bench: Bench) -> None:
