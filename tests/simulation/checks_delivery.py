@@ -9,6 +9,7 @@ from tests.simulation.ground import Answer, Began, Ended, Fact, Filed, Ran, Requ
 from tests.simulation.oracle_law import (
     AFTER_A_QUESTION,
     CODES,
+    DOOR_CODES,
     A,
     D,
     Law,
@@ -139,7 +140,7 @@ def _false(
 ) -> Iterator[str]:
     questions = any(is_question(answer) for request in requests for answer in request.answers)
     if ended.code not in {"ok", "tool-error", "caller-cancelled"}:
-        allowed = CODES.get(ended.code)
+        allowed = CODES.get(ended.code) or DOOR_CODES.get(ended.code)
         if allowed is None:
             yield "a code that the design does not know"
         elif delivery not in allowed and not (questions and delivery == AFTER_A_QUESTION):

@@ -121,22 +121,22 @@ def _wants(case: Case) -> bool:
     moods = {"damaged", "strays"}
     if case.any(ShelfAsked, lambda fact: fact.mood in moods):
         return True
-    return not live(case.facts, asked, case.told.seq)
+    return not live(case.facts, asked, case.told)
 
 
-def live(facts: list[Fact], asked: Asked, seq: int, kind: str = "doc") -> bool:
-    """Whether the reference of a call was good, all the time between its beginning and a fact."""
+def live(facts: list[Fact], asked: Asked, end: Fact, kind: str = "doc") -> bool:
+    """Whether the reference of a call was good, all the time between its beginning and its end."""
     if not isinstance(asked.ref, str):
         return False
     stored: Shelved | None = None
     for fact in facts:
         if isinstance(fact, Shelved) and fact.ref == asked.ref and fact.seq < asked.seq:
             stored = fact
-        elif isinstance(fact, Unshelved) and fact.ref == asked.ref and fact.seq <= seq:
+        elif isinstance(fact, Unshelved) and fact.ref == asked.ref and fact.seq <= end.seq:
             return False
     if stored is None or stored.scope != asked.scope or stored.kind != kind:
         return False
-    return stored.expires is None or stored.expires > facts[min(seq, len(facts) - 1)].at
+    return stored.expires is None or stored.expires > end.at
 
 
 CAUSES: Final[Mapping[str, Cause]] = {
@@ -246,7 +246,15 @@ def schema_of(law: Law, facts: list[Fact], asked: Asked) -> Any | None:
     if len(found) != 1:
         return None
     text = found.pop()
-    return None if text is None else json.loads(text).get("inputSchema")
+    schema = None if text is None else json.loads(text).get("inputSchema")
+    return None if _refers_to_itself(schema) else schema
+
+
+def _refers_to_itself(schema: Any) -> bool:
+    """Whether it may be asked for ever: nobody has to ask that."""
+    held = schema if isinstance(schema, dict) else {}
+    named = [held.get(name, {}).get("Object") for name in ("$defs", "definitions")]
+    return any("/Object" in json.dumps(each) for each in named)
 
 
 def _takes(schema: Any, args: Mapping[str, Any]) -> bool:

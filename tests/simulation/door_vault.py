@@ -86,7 +86,7 @@ def made_schema(chance: random.Random) -> str:
     named = chance.choice(("$defs", "definitions"))
     schema[named] = {
         "Text": {"type": "string"},
-        "Object": _node(chance, 1),
+        "Object": _node(chance, 1, named, again=chance.random() < 0.1),
         "Again": {"properties": {"inside": {"$ref": f"#/{named}/Again"}, "n": {"type": "integer"}}},
     }
     for _ in range(chance.randint(1, 3)):
@@ -111,14 +111,15 @@ def _value(chance: random.Random, named: str = "$defs") -> Any:
     ))  # fmt: skip
 
 
-def _node(chance: random.Random, depth: int, named: str = "$defs") -> dict[str, Any]:
+def _node(chance: random.Random, depth: int, named: str = "$defs", *, again: bool = True) -> dict[str, Any]:
+    """A schema of some depth; `again`: it may refer to the one that is named `Object`."""
     names = ("account", "token", "note", "mark", "count", "word")
 
     def some() -> list[str]:
         return chance.sample(names, chance.randint(1, 2))
 
     def inner() -> dict[str, Any]:
-        return _node(chance, depth - 1, named) if depth else {"required": some()}
+        return _node(chance, depth - 1, named, again=again) if depth else {"required": some()}
 
     def many() -> list[dict[str, Any]]:
         return [inner() for _ in range(chance.randint(1, 3))]
@@ -144,7 +145,7 @@ def _node(chance: random.Random, depth: int, named: str = "$defs") -> dict[str, 
         "else": inner,
         "const": lambda: {"account": "a", "note": 1},
         "enum": lambda: [{"account": "a"}, {"note": 1}, {}],
-        "$ref": lambda: f"#/{named}/Object",
+        "$ref": lambda: f"#/{named}/{'Object' if again else 'Text'}",
         "title": lambda: "words",
         "examples": lambda: [{"token": "t", "note": 1}],
         "default": lambda: {"token": "t"},

@@ -455,7 +455,7 @@ class Door:
     def _began(self, asked: Asked, who: str, numbers: Mapping[str, int], *, live: bool) -> Began | None:
         """What holds of a call of a server's tool."""
         run, server = self.run, asked.server
-        if server is None or who == NOWHERE:
+        if server is None or who == NOWHERE or (live and not run.host.caller(who).is_who):
             return None
         key = run.key(who, server)
         return Began(

@@ -61,7 +61,10 @@ CODES: Final[Mapping[str, frozenset[str]]] = {
     "tool-error": frozenset({A}),
     "actor-crashed": frozenset({N, D}),
     "not-owner": frozenset({N}),
-    # of the door around a call
+}
+"""The verdicts that each code may come with. `not-owner` belongs to a fleet and is never seen here."""
+
+DOOR_CODES: Final[Mapping[str, frozenset[str]]] = {
     "denied": frozenset({N, A}),
     "unknown-tool": frozenset({N}),
     "tool-failed": frozenset({N, A}),
@@ -69,10 +72,10 @@ CODES: Final[Mapping[str, frozenset[str]]] = {
     "ERR_HOST_FILLED_ARGUMENT": frozenset({N}),
     "ERR_HOST_FILLED_VALUE_MISSING": frozenset({N}),
     "ERR_NO_ARTIFACT_STORE": frozenset({N}),
-    "ERR_ARTIFACT_STORE": frozenset({N}),
+    "ERR_ARTIFACT_STORE": frozenset({N, D}),
     "ERR_ARTIFACT_STORE_CLOSED": frozenset({N}),
 }
-"""The verdicts that each code may come with. `not-owner` belongs to a fleet and is never seen here."""
+"""The same of what the door around a call may end it with, before it runs or after it has run."""
 
 AFTER_A_QUESTION: Final = D
 """What refuses a call after a server has asked for input is in doubt, whatever its code."""
