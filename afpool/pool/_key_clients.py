@@ -56,7 +56,7 @@ def plan_changed(key: KeyState, msg: m.PlanChanged, reply: Reply[bool]) -> Effec
 def opened(key: KeyState, msg: m.Opened, _: object) -> Effects:
     """Take the client that was opened and serve whoever waits for it."""
     opening = key.opening
-    if opening is None or opening.token != msg.token or key.closed:
+    if opening is None or opening.token != msg.token:
         return [m.CloseClient(msg.handle, "nobody waits for it")]
     key.opening = None
     key.client = ClientState(msg.client_id, msg.context, msg.handle)
@@ -98,7 +98,7 @@ def evict(key: KeyState, _msg: m.Evict, _: object) -> Effects:
     effects: Effects = []
     if key.ghosts is not None:
         return recovered(key, effects)
-    if key.client is None or not key.idle:
+    if not key.idle:
         return effects
     key.retire(effects, wait_for_close=True, reason="evicted")
     return key.flag(effects)
@@ -144,8 +144,9 @@ def close(key: KeyState, msg: m.Close, _: object) -> Effects:
 def listed(key: KeyState, msg: m.Listed, _: object) -> Effects:
     """File the client's own list."""
     client = key.client
-    if client is None or client.id != msg.client_id or client.list is None:
+    if client is None or client.id != msg.client_id:
         return []
+    assert client.list is not None  # a live client has one
     moved = client.list.received(msg.catalog, msg.notices, msg.expires_at)
     return _refuse_stale(key, client.list) if moved else []
 
@@ -155,8 +156,9 @@ def list_changed(key: KeyState, msg: m.ListChanged, _: object) -> Effects:
     if msg.list is not None:
         return _refuse_stale(key, msg.list)
     client = key.client
-    if client is None or client.id != msg.client_id or client.list is None:
+    if client is None or client.id != msg.client_id:
         return []
+    assert client.list is not None  # a live client has one
     client.list.unsettle(msg.why)
     return []
 
@@ -165,9 +167,11 @@ def _refuse_stale(key: KeyState, state: ListState) -> Effects:
     """Refuse waiters whose list changed now, not when their turn comes."""
     effects: Effects = []
     for ticket, (msg, reply) in list((key.waiting or {}).items()):
-        if msg.list is not state or msg.tool is None or msg.digest is None:
+        if msg.list is not state:
             continue
         if key.limits.recheck_lists:
+            assert msg.tool is not None  # who stands on a list, does so for a tool
+            assert msg.digest is not None
             true = state.alive and state.shows(msg.tool, msg.digest)
         else:
             true = state.alive and state.generation == msg.generation

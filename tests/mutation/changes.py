@@ -241,9 +241,8 @@ class _Finder(ast.NodeVisitor):
         if node.value is None:
             self.replace(node, "pass", "statement")
             return
-        if not (
-            isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool | None)
-        ) and not any(isinstance(part, ast.Await) for part in ast.walk(node.value)):
+        waits = any(isinstance(part, ast.Await) for part in ast.walk(node.value))
+        if not waits and not _empty(node.value):
             self.replace(node.value, "None", "return")
         self.visit(node.value)
 
@@ -358,3 +357,12 @@ class _Finder(ast.NodeVisitor):
 
 def _bracketed(text: str) -> str:
     return f"({text})"
+
+
+def _empty(value: ast.expr) -> bool:
+    """Whether only its name tells it from `None`: nothing in it, or a truth that is turned elsewhere."""
+    if isinstance(value, ast.Constant):
+        return not value.value or value.value is True
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return isinstance(value, ast.List | ast.Tuple) and not value.elts

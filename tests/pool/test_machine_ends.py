@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors import Reply, Request
 from afpool._base.errors import (
     BindingChanged,
     Overloaded,
@@ -512,3 +513,168 @@ def test_a_crash_while_a_client_comes_closes_that_client():
     client = case.opened(opening)
     case.kicked()
     assert client.told
+
+
+# ---------------------------------------------------------------------------- late words, and what is said
+
+
+def test_what_is_said_of_clients_and_openings_that_are_gone_changes_nothing():
+    case = Case()
+    lost, (holder,) = case.ready(1)
+    case.lose(lost)
+    for fact in (m.Listed(lost.id, OLD_TOOLS, 0, 1e9), m.ListChanged(lost.id), m.PlanChanged("B")):
+        case.send(fact)
+    case.send(m.ClientLost(lost.id + 1000, "closed", closed=True))
+    assert case.state["old_clients"] == 1
+    case.settle(holder)
+    case.close_done(lost)
+    case.send(m.ClientLost(lost.id, "closed", closed=True))
+    assert case.state["old_clients"] == 0
+
+
+def test_a_notice_of_an_old_client_does_not_doubt_the_list_of_the_new_one():
+    case = Case()
+    old, _ = case.ready(1)
+    case.lose(old)
+    case.admit(A)
+    case.open()
+    case.notice(old)
+    assert not case.machine.client.list.noticed
+
+
+def test_the_plan_and_the_failure_of_an_overtaken_opening_are_not_those_of_the_next():
+    case = Case()
+    first = case.admit(A)
+    (overtaken,) = case.openings.values()
+    case.cancel(first)
+    case.settle(first)
+    second = case.admit(A)
+    case.plan(overtaken, "B")
+    assert second.phase == WAITING
+    assert case.machine.opening.context is None
+
+
+def test_the_failure_of_an_overtaken_opening_is_nobodys():
+    case = Case()
+    asker = case.admit(A)
+    (overtaken,) = case.openings.values()
+    case.cancel(asker)
+    case.settle(asker)
+    case.open_failed(overtaken)
+    assert case.kept is False
+
+
+def test_each_of_two_old_clients_is_waited_for():
+    case = Case()
+    first, (one,) = case.ready(1)
+    case.lose(first)
+    other = case.admit(A)
+    second = case.open()
+    case.lose(second)
+    case.settle(one)
+    case.close_done(first)
+    assert case.state["old_clients"] == 1
+    assert case.kept is True
+    case.settle(other)
+    case.close_done(second)
+    assert case.kept is False
+
+
+def test_a_shared_list_that_moves_where_nobody_waits_changes_nothing():
+    case = Case()
+    case.shared_moves(NEW_TOOLS)
+    assert case.kept is False
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (m.Evict(), "evicted"),
+        (m.Drain(), "drained"),
+        (m.Revoke("left"), "left"),
+        (m.Reconfigure(None), "reconfigured"),
+        (m.Close(), "pool closed"),
+        (m.PlanChanged("B"), "replaced"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_client_is_closed_for_a_reason(message, reason):
+    case = Case()
+    client, _ = case.ready()
+    reply = Reply() if isinstance(message, Request) else None
+    effects = case.machine.turn(message, reply)
+    assert m.CloseClient(client, reason) in effects
+
+
+def test_the_clients_of_a_crash_are_closed_for_it():
+    case = Case()
+    client, _ = case.ready()
+    case.crash()
+    assert m.CloseClient(client, "its actor crashed") in case.machine.turn(m.Evict(), None)
+
+
+def test_a_server_that_is_removed_is_paused_no_longer():
+    case = Case()
+    case.send(m.Pause())
+    case.reconfigure("removed")
+    assert not case.state["paused"]
+    case.send(m.Pause())  # nobody could say that it is to go on
+    assert not case.state["paused"]
+
+
+def test_waiters_of_a_shared_list_that_ends_are_stale_also_where_only_their_definition_counts():
+    case = Case()
+    case.limits = KeyLimits(max_operations=1, max_waiting=256, recheck_lists=True)
+    case.machine = KeyMachine(case.limits, case.next_id)
+    case.admit(B)
+    case.open("B")
+    waiter = case.admit(B)
+    case.shared_moves(None)
+    assert isinstance(refusal(waiter), StaleTools)
+
+
+def test_a_stale_waiter_is_told_which_list_it_stood_on():
+    case = Case(places=1)
+    client, _ = case.ready(0)
+    case.listed(client, OLD_TOOLS)
+    case.admit(A)
+    waiter = case.admit(A)
+    case.listed(client, NEW_TOOLS)
+    assert "generation 1, now 2" in refusal(waiter).message
+
+
+def test_the_plan_that_a_list_tells_is_answered_by_yes():
+    case = Case()
+    assert case.send(m.PlanChanged("A")).result() is True
+
+
+def test_a_refusal_for_waiting_for_itself_says_so_on_the_record():
+    case = Case(places=1)
+    _, (holder,) = case.ready(1)
+    assert refusal(case.nest(holder)).noted == ("limit", "itself")
+
+
+def test_abandoned_places_of_a_crash_are_counted():
+    case = Case()
+    _, (holder,) = case.ready(1)
+    case.time_out(holder)
+    case.crash()
+    case.kicked()
+    case.give_up(holder)
+    assert case.state["abandoned"] == 1
+
+
+def test_an_opening_that_a_crash_left_is_cancelled_once():
+    case = Case()
+    case.admit(A)
+    (opening,) = case.openings.values()
+    case.plan(opening, "A")
+    case.opened(opening)
+    case.crash()
+    tokens = [
+        effect.token
+        for _ in range(2)
+        for effect in case.machine.turn(m.Evict(), None)
+        if isinstance(effect, m.CancelOpening)
+    ]
+    assert tokens == [opening.token]
