@@ -2,6 +2,9 @@
 
 * The first response is the answer, under whatever id: the exchange says whose it is. Only in a further stream
   of the same answer (`take_rest`) does the request's own id count, since that is no exchange of its own.
+* But a result under the id of another request of this client is that one's (a copy, or one that somebody on
+  the way has kept). In an event stream it is passed over; where a body holds nothing else the call fails, and
+  no kept connection is used again: what comes next on it may be one answer behind as well.
 * Notifications and requests of the server that come before the response are passed on in the order in which
   they came; what a further stream replays is passed on once.
 * What cannot be read costs itself alone: one unreadable event is no reason to lose the response behind it.
@@ -11,9 +14,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
-from .._base.errors import ANSWERED, TooLarge
+from .._base.errors import ANSWERED, ServerFailed, TooLarge
 from .._base.model import Progress
 from ..protocol import (
     BodyKind,
@@ -38,12 +41,22 @@ SMALL_PIECE: Final = 1024
 OF_MESSAGES: Final = ("message", "")  # types of events that hold any
 
 
+class Counted(Protocol):
+    """Whoever counts a client's requests."""
+
+    @property
+    def last_id(self) -> int:
+        """The id of the latest one."""
+        ...
+
+
 @final
 class AnswerSink:
     """Collects one answer; see the module."""
 
     __slots__ = (
         "_chunks",
+        "_counted",
         "_ids",
         "_max",
         "_on_message",
@@ -51,6 +64,7 @@ class AnswerSink:
         "kind",
         "message",
         "on_progress",
+        "own_id",
         "parser",
         "size",
         "status",
@@ -61,7 +75,11 @@ class AnswerSink:
         max_message: int,
         on_message: Callable[[Message], None],
         on_progress: Callable[[Progress], object] | None,
+        own_id: int | None = None,
+        counted: Counted | None = None,
     ) -> None:
+        self.own_id = own_id
+        self._counted = counted
         self._max = max_message
         self._on_message = on_message
         self.on_progress = on_progress
@@ -160,7 +178,7 @@ class AnswerSink:
 
     def _take(self, message: Message) -> None:
         if message.is_response:
-            if self.message is None:
+            if self.message is None and not self._is_anothers(message):
                 self.message = message
         elif message.method == "notifications/progress":
             if self.on_progress is not None and (read := read_progress(message)) is not None:
@@ -168,8 +186,18 @@ class AnswerSink:
         else:
             self._on_message(message)
 
+    def _is_anothers(self, message: Message) -> bool:
+        counted, found = self._counted, message.response_id
+        if counted is None or found == self.own_id or found is None or message.is_error:
+            return False  # servers put wrong ids on errors
+        return 0 < found <= counted.last_id
+
     def answer(self) -> Answer:
-        """What has come, once the exchange is complete."""
+        """What has come, once the exchange is complete.
+
+        Raises:
+            ServerFailed: It is the answer to another request.
+        """
         body = b""
         if self.parser is None and self._chunks:
             first = self._chunks[0]
@@ -184,10 +212,16 @@ class AnswerSink:
 
     def _read(self, body: bytes) -> None:
         try:
-            for message in decode_messages(body):
-                self._take(message)
+            messages = decode_messages(body)
         except MalformedMessage:
             return
+        for message in messages:
+            self._take(message)
+        if self.message is None and any(map(self._is_anothers, messages)):
+            raise ServerFailed(
+                "the answer is that of another request; whether this one ran is not known",
+                http_status=self.status,
+            )
 
     def too_large(self) -> TooLarge:
         """Make the error of an answer over the cap."""

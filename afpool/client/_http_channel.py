@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import trio
 
+from .._base.errors import ServerFailed
 from ..protocol import (
     Message,
     encode_notification,
@@ -82,6 +83,11 @@ class HttpChannel:
         self._before: Link | None = None
         self._next = 0
 
+    @property
+    def last_id(self) -> int:
+        """The id of the latest request."""
+        return self._next
+
     def next_id(self) -> int:
         """Count one more request of this client."""
         self._next += 1
@@ -153,7 +159,7 @@ class HttpTrip:
         self._lane: LaneName = rpc.lane
         self._rest: Resumption | None = None
         on_message = channel.on_message if rpc.on_message is None else rpc.on_message
-        self._sink = AnswerSink(channel.max_message, on_message, rpc.on_progress)
+        self._sink = AnswerSink(channel.max_message, on_message, rpc.on_progress, request_id, channel)
         self._exchange: HttpExchange | HttpxExchange = channel.link.exchange(request, self._sink, rpc.lane)
 
     @property
@@ -184,7 +190,7 @@ class HttpTrip:
                 raise
         else:
             if self._sink.message is not None or not self._may_go_on():
-                return self._sink.answer()
+                return self._answer()
         self._rest = Resumption(self._channel, self._sink, self.request_id, self._lane, gate)
         try:
             await self._rest.run(deadline)
@@ -193,7 +199,7 @@ class HttpTrip:
         except BaseException:
             self._rest.over = True
             raise
-        return self._sink.answer()
+        return self._answer()
 
     def _may_go_on(self) -> bool:
         parser = self._sink.parser
@@ -211,7 +217,16 @@ class HttpTrip:
             await self._exchange.finish()
         else:
             await self._rest.finish()
-        return self._sink.answer()
+        return self._answer()
+
+    def _answer(self) -> Answer:
+        try:
+            return self._sink.answer()
+        except ServerFailed:
+            # Connections are laid by when their answer is there, before anybody has read it.
+            if isinstance(self._channel.link, HttpLink):
+                self._channel.link.drop_idle()
+            raise
 
     def wake(self) -> None:
         """Make the task that waits raise `Woken`."""

@@ -119,9 +119,7 @@ class HttpLink:
     def moved(self, origin: Origin) -> HttpLink:
         """Make the link that takes this one's place; here, what is on the way ends and nothing is kept."""
         self._retired = True
-        for connection in self._idle:
-            connection.wire.close()
-        self._idle.clear()
+        self.drop_idle()
         return HttpLink(
             origin,
             self.connector,
@@ -155,14 +153,18 @@ class HttpLink:
                 kept.append(connection)
         self._idle = kept
 
+    def drop_idle(self) -> None:
+        """Close every connection that is laid by."""
+        for connection in self._idle:
+            connection.wire.close()
+        self._idle.clear()
+
     def close(self) -> None:
         """Close everything at once; exchanges on the way get `WireClosed(local=True)`."""
         self._closed = True
         for exchange in tuple(self._active):
             exchange.close()
-        for connection in self._idle:
-            connection.wire.close()
-        self._idle.clear()
+        self.drop_idle()
 
     # What exchanges use.
 

@@ -202,8 +202,8 @@ async def test_each_handshake_version_over_streamable_http(version):
 
 def batch(kind):
     first = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
-    second = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"batched"}]}}'
-    body = b"[%b,%b]" % (first, second % 4)
+    second = b'{"jsonrpc":"2.0","id":@request-id@,"result":{"content":[{"type":"text","text":"batched"}]}}'
+    body = b"[%b,%b]" % (first, second)
     return (body, "application/json") if kind == "json" else (b"data: %b\n\n" % body, "text/event-stream")
 
 

@@ -208,8 +208,8 @@ EVENT = b"data: " + ANSWER + b"\n\n"
 BODY = b"content-length: %d\r\n\r\n"
 LOST = "connection-lost in-doubt"
 PROGRESS = b'data: {"method":"notifications/progress","params":{"progressToken":%b,"progress":%b}}\n\n'
-# The body's length must be known where a head says it: the id is then put in the text as itself.
-PLAIN = b'{"jsonrpc":"2.0","id":1,' + WORD + b"}"
+# The body's length must be known where a head says it: the id is then one that nobody used.
+PLAIN = b'{"jsonrpc":"2.0","id":987654,' + WORD + b"}"
 SIZED = b"content-length: %d\r\n\r\n" % len(PLAIN) + PLAIN
 
 FRAMES: dict[str, tuple[Any, str]] = {

@@ -342,7 +342,7 @@ async def test_a_notice_while_nobody_calls_costs_nothing():
 async def test_a_bad_tool_is_quarantined_and_the_others_live():
     good = {"name": "echo", "inputSchema": {"type": "object"}}
     raw = (
-        b'{"jsonrpc":"2.0","id":1,"result":{"tools":['
+        b'{"jsonrpc":"2.0","id":@request-id@,"result":{"tools":['
         b'{"name":"twice","name":"twice","inputSchema":{}},'
         b'{"name":"nan","inputSchema":{"maximum":NaN}},'
         b'{"inputSchema":{}},' + json.dumps(good).encode() + b"]}}"

@@ -179,6 +179,7 @@ def piecewise(first: bytes, piece: bytes) -> Callable[[Any, bytes], Awaitable[No
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+EVENTS_CLOSED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 
 
@@ -232,6 +233,34 @@ async def test_what_comes_behind_an_answer_is_no_answer_to_the_next_call(gap: fl
             for n in range(1, 6):
                 assert (await tool.call({"n": n}, identity=ALICE)).text == f"answer {n}"
                 await trio.sleep(gap * 20)
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
+async def test_an_answer_that_is_one_behind_is_nobodys(events: bool):
+    """Somebody on the way gives each call the answer to the one before; nobody believes it."""
+    earlier: list[bytes] = []
+
+    async def on_call(stream: Any, number: bytes) -> None:
+        earlier.append(result(number, f"answer to {number.decode()}"))
+        body = earlier[-2] if len(earlier) == 3 else earlier[-1]
+        if events:
+            await stream.send_all(EVENTS_CLOSED + b"data: " + body + b"\n\n")
+            await stream.aclose()
+        else:
+            await stream.send_all(http(body))
+
+    with trio.fail_after(PATIENCE):
+        async with odd_pool(on_call) as (odd, pool):
+            tool = (await pool.tools(ALICE))["echo"]
+            for n in range(1, 6):
+                if n == 3:
+                    await refused(tool.call({"n": n}, identity=ALICE), "server-failed", "in-doubt")
+                    actor = pool._existing(pool.key_of(ALICE, "files"))
+                    link = actor.machine.client.handle.channel.link
+                    assert link.statistics().idle == 0
+                else:
+                    answer = (await tool.call({"n": n}, identity=ALICE)).text
+                    assert answer == f"answer to {odd.calls[-1]['id']}"
 
 
 CUTS = {
