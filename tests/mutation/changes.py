@@ -187,7 +187,7 @@ class _Finder(ast.NodeVisitor):
         """Names only."""
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
+        if node.value is not None and "TypeAlias" not in self.source(node.annotation):
             self._assigned(node, [node.target], node.value)
 
     # -------------------------------------------------------------------------------------------- statements

@@ -1,6 +1,6 @@
 """A pytest plugin: which test runs which lines, and how long it takes. Used by `reach.py`, one run per file.
 
-Each test is a context of its own; what runs while modules are imported belongs to none.
+Each test is a context of its own, and so is the import of a file with tests, where tools are made, say.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import coverage
 import pytest
+
+from tests.mutation.reach import AT_IMPORT
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,6 +33,17 @@ _coverage.set_option("run:disable_warnings", ["no-data-collected"])  # some file
 _coverage.start()
 _seconds: dict[str, float] = {}
 _failed: set[str] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    if isinstance(collector, pytest.Module):
+        _seconds[f"{collector.nodeid}::{AT_IMPORT}"] = 0.0
+        _coverage.switch_context(f"{collector.nodeid}::{AT_IMPORT}")
+    try:
+        return (yield)
+    finally:
+        _coverage.switch_context("")
 
 
 @pytest.hookimpl(wrapper=True)

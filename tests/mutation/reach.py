@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-FOLDERS = ("base", "protocol", "client", "pool", "tools")
+FOLDERS = ("base", "protocol", "client", "pool", "tools", "runtime")
 LEFT_OUT = (  # not even gathered: they walk through whole spaces, for minutes
     "tests/pool/test_machine_explored.py::test_every_order_of_messages",
     "tests/pool/test_machine_explored.py::test_the_command",
@@ -34,6 +34,7 @@ LEFT_OUT = (  # not even gathered: they walk through whole spaces, for minutes
     "tests/pool/test_machine_reduced.py::test_whatever_a_world_gets_to_was_met",
 )
 SLOW = 8.0
+AT_IMPORT = "<import>"  # in the place of a test's name
 AT_ONCE = 8  # files in one run of pytest
 GATHERING = 3600  # seconds, for one run
 
@@ -50,10 +51,16 @@ class Reach:
     def __init__(self, gathered: Iterable[Mapping[str, Mapping[str, object]]]) -> None:
         self.tests: dict[str, Test] = {}
         self._by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
+        self._at_import: dict[tuple[str, int], list[str]] = defaultdict(list)
         for tests in gathered:
             for name, facts in tests.items():
                 lines: dict[str, list[int]] = facts["lines"]  # type: ignore[assignment]
                 seconds = float(facts["seconds"])  # type: ignore[arg-type]
+                if name.endswith(AT_IMPORT):
+                    for file, numbers in lines.items():
+                        for number in numbers:
+                            self._at_import[file, number].append(name.removesuffix(AT_IMPORT))
+                    continue
                 if seconds > SLOW:
                     continue
                 self.tests[name] = Test(name, seconds, sum(map(len, lines.values())))
@@ -63,7 +70,14 @@ class Reach:
 
     def of(self, places: Iterable[tuple[str, int]]) -> list[Test]:
         """The tests that run one of these lines: fastest and nearest first, of each function one in front."""
-        names = {name for place in places for name in self._by_line.get(place, ())}
+        return self._ordered({name for place in places for name in self._by_line.get(place, ())})
+
+    def at_import(self, places: Iterable[tuple[str, int]]) -> list[Test]:
+        """The tests of the files whose import alone runs one of these lines."""
+        files = tuple({file for place in places for file in self._at_import.get(place, ())})
+        return self._ordered({name for name in self.tests if name.startswith(files)}) if files else []
+
+    def _ordered(self, names: Iterable[str]) -> list[Test]:
         ordered = sorted(
             (self.tests[name] for name in names),
             key=lambda test: ((test.seconds + 0.02) * (test.breadth + 50), test.name),

@@ -46,14 +46,16 @@ def run(
     places = Places(tree)
     given = []
     for change in changes:
+        lines = places.of(change)
+        tests = reach.of(lines)
+        imports = [] if tests else reach.at_import(lines)
         # who traces for itself (`machine_tears`) is not seen at a line that only it runs
-        tests = within(reach.of(places.of(change)) or reach.of(places.around(change)), budget)
+        tests = within(tests or imports or reach.of(places.around(change)), budget)
         if tests:
             names = [test.name for test in tests]
             seconds = {test.name: test.seconds for test in tests}
-            given.append(
-                {"name": change.name, "change": change._asdict(), "tests": names, "seconds": seconds}
-            )
+            job = {"name": change.name, "change": change._asdict(), "tests": names, "seconds": seconds}
+            given.append({**job, "imports": bool(imports)})
         else:
             yield {"name": change.name, "verdict": "reached by no test", "by": "", "seconds": 0.0}
     if not given:
@@ -114,9 +116,7 @@ class Places:
                     self.words[word].append((file, number))
 
     def of(self, change: Change) -> list[tuple[str, int]]:
-        if change.file not in self.modules:
-            self.modules[change.file] = ast.parse((self.tree / change.file).read_text())
-        inside = _innermost(self.modules[change.file], change.line)
+        inside = _innermost(self._module(change.file), change.line)
         statement = inside[-1]
         functions = [node for node in inside if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         if functions and functions[0] is not statement:
@@ -125,12 +125,21 @@ class Places:
             last = statement.end_lineno or statement.lineno
             return [(change.file, line) for line in range(statement.body[0].lineno, last + 1)]
         names = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and _stored(node)]
-        return [place for name in names for place in self.words[name]]
+        return [place for name in names for place in self._spoken_of(name)]
+
+    def _spoken_of(self, name: str) -> Iterator[tuple[str, int]]:
+        for file, number in self.words[name]:
+            inside = _innermost(self._module(file), number)
+            yield from ((file, line) for line in (_own_lines(inside[-1]) if inside else ()))
+
+    def _module(self, file: str) -> ast.Module:
+        if file not in self.modules:
+            self.modules[file] = ast.parse((self.tree / file).read_text())
+        return self.modules[file]
 
     def around(self, change: Change) -> list[tuple[str, int]]:
         """The lines of the whole function that a change stands in."""
-        self.of(change)
-        for node in _innermost(self.modules[change.file], change.line):
+        for node in _innermost(self._module(change.file), change.line):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 last = node.end_lineno or node.lineno
                 return [(change.file, line) for line in range(node.body[0].lineno, last + 1)]

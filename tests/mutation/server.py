@@ -79,7 +79,7 @@ def _control(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     tests = list(
         dict.fromkeys(test for turn in range(3) for job in jobs for test in job["tests"][turn : turn + 1])
     )
-    return {"name": CONTROL, "change": None, "tests": tests[:300], "seconds": {}}
+    return {"name": CONTROL, "change": None, "tests": tests[:300], "seconds": {}, "imports": False}
 
 
 class _Server:
@@ -187,6 +187,8 @@ class _Server:
             if job["change"] is not None:
                 change = Change(**job["change"])
                 path = ROOT / change.file
+                if job["imports"]:
+                    raise NotAlive  # noqa: TRY301 -- as `make` says it
                 make(change, path.read_text(), path, self.known)
         except NotAlive:
             budget = _budget(job)
