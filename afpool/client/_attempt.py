@@ -26,6 +26,7 @@ from .._base.errors import (
     Delivery,
     ElicitationRequired,
     LocalSessionHandleLostError,
+    Overloaded,
     ProtocolError,
     ServerFailed,
     SessionExpiredError,
@@ -240,6 +241,14 @@ async def cross(trip: Trip, caller: Caller, client: Client) -> Answer:
         ) from error
     except Unsendable as error:
         raise CredentialFailed(f"{error}; nothing was sent") from error
+    except MemoryError:
+        pass  # not its context either: the frames of what was raised hold all that was read
+    if trip.begun:
+        raise ConnectionLost(
+            "this process has no memory for the answer; the request was sent and may have run",
+            delivery=IN_DOUBT,
+        )
+    raise Overloaded("this process has no memory for the request; nothing was sent")
 
 
 def _lost(trip: Trip, client: Client, why: str) -> AfpoolError:

@@ -44,7 +44,7 @@ from ._listen import Listener
 from ._own import dressed
 from ._sse_channel import SseChannel
 from ._stream_channel import StreamChannel
-from ._trip import Rpc
+from ._trip import Rpc, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -254,8 +254,7 @@ class Client:
 
             params = with_token
         answer = await self.operate(call, Rpc("tools/call", params, headers, "call", told))
-        assert answer.message is not None
-        return bytes(answer.message.result)
+        return result_of(answer)
 
     def operate(self, call: Any, rpc: Rpc) -> Awaitable[Answer]:
         """Send a request that somebody waits for as an operation, so that what the server asks belongs to it.

@@ -30,7 +30,7 @@ from ..protocol import (
 )
 from ._attempt import boundary
 from ._control import Told
-from ._trip import Caller, Rpc
+from ._trip import Caller, Rpc, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,8 +195,7 @@ async def _ask(client: Client, call: ErrandCaller, cursor: str | None, told: Tol
 
         params = with_token
     answer = await client.operate(call, Rpc(errand.method, params, headers, "call", told))
-    assert answer.message is not None
-    return bytes(answer.message.result)
+    return result_of(answer)
 
 
 async def _as_a_wish(client: Client, call: ErrandCaller) -> Received:

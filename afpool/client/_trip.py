@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
+from .._base.errors import ANSWERED, TooLarge
 from .._base.gate import Gate
 
 if TYPE_CHECKING:
@@ -196,6 +197,20 @@ def first_of(headers: Headers, name: bytes) -> bytes | None:
         if key == name:
             return value
     return None
+
+
+def result_of(answer: Answer) -> bytes:
+    """Take the result out of an answer, which is let go of.
+
+    Raises:
+        TooLarge: This process has no memory for it.
+    """
+    assert answer.message is not None
+    try:
+        return bytes(answer.message.result)
+    except MemoryError:
+        pass  # the frames of what was raised hold the answer
+    raise TooLarge("this process has no memory for the answer; the tool has run", delivery=ANSWERED)
 
 
 def ignore_message(_: Message) -> None:

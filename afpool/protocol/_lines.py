@@ -84,6 +84,10 @@ class LineSplitter:
         head = self._tail.head(size)
         return LineTooLong(self.max_line_bytes, head + piece[: size - len(head)])
 
+    def drop(self) -> None:
+        """Forget a line that has not ended, as no more of it is wanted."""
+        self._tail.clear()
+
     def at_eof(self) -> list[bytes | LineTooLong]:
         """Return what stood after the last newline, as the stream has ended: one line or none."""
         line = self._tail.take()

@@ -307,6 +307,12 @@ class StreamLink:
 
     async def _read(self) -> None:
         splitter = LineSplitter(self._max_line_bytes)
+        try:
+            await self._read_until_ended(splitter)
+        finally:
+            splitter.drop()  # what ended it is kept with its frames, and they hold it
+
+    async def _read_until_ended(self, splitter: LineSplitter) -> None:
         handled = 0
         while not self.ended:
             try:

@@ -31,6 +31,7 @@ from afpool.credentials import FileCredentials
 from afpool.record import JsonlSettings, RecordSettings
 from afpool.record._jsonl import JsonlFile
 from afpool.record._queue import Block
+from afpool.serve._listener import Front, ListenerLimits
 from tests.realfaults.local.local_kit import (
     ALICE,
     LIMITS,
@@ -190,6 +191,33 @@ async def test_a_console_that_could_not_be_accepted_is_accepted_later(
                 assert (await client.recv(1000)).startswith(b"HTTP/1.1 ")
             client.close()
     assert caplog.text.count("no console could be accepted") == 1
+
+
+async def test_a_service_that_could_not_accept_accepts_later(caplog: pytest.LogCaptureFixture):
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    front = Front(app, ListenerLimits())
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    address = listener.socket.getsockname()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(front.run)
+        nursery.start_soon(front.serve, listener)
+        clients = [trio.socket.from_stdlib_socket(socket.socket()) for _ in range(5)]
+        with descriptors(0):
+            for client in clients:
+                await client.connect(address)
+                await client.send(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await trio.sleep(0.3)
+        for client in clients:
+            with trio.fail_after(5):
+                assert (await client.recv(1000)).startswith(b"HTTP/1.1 204")
+            client.close()
+        await front.stop(trio.current_time() + 1)
+        nursery.cancel_scope.cancel()
+    assert caplog.text.count("no connection could be accepted") == 1
 
 
 def test_a_file_of_records_that_finds_no_descriptor_for_its_successor(tmp_path: Path):

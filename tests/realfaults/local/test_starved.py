@@ -31,9 +31,9 @@ HELD = 1.2
 
 
 @contextlib.contextmanager
-def http_server(*rules: dict[str, Any]) -> Iterator[str]:
-    """A server in a process of its own; give its URL."""
-    script = json.dumps({"tools": [{"name": "do", "builtin": "echo"}], "rules": list(rules)})
+def http_server(*rules: dict[str, Any], builtin: str = "echo") -> Iterator[str]:
+    """A server in a process of its own, with a tool `do`; give its URL."""
+    script = json.dumps({"tools": [{"name": "do", "builtin": builtin}], "rules": list(rules)})
     command = [sys.executable, "-m", "afpool.testing", "http", "--script", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
