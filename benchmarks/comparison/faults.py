@@ -137,6 +137,9 @@ async def silent(bench: Bench) -> None:
     following = await bench.call("alice", timeout=3)
     bench.cell("silent", "no (10 s)" if said.ended == "late" else seconds(said.seconds), said.seconds)
     bench.cell("after-silent", word(following), 0 if following.ok else 1)
+    ended = await bench.child.ask("shutdown", 8)
+    text = "no (8 s)" if ended.ended == "late" else f"{ended.seconds:.1f} s"
+    bench.cell("close-silent", text if ended.ok or ended.ended == "late" else f"{text}, error", ended.seconds)
 
 
 async def _cancelled(bench: Bench) -> tuple[float, bool]:
@@ -192,6 +195,21 @@ async def list_changed(bench: Bench) -> None:
     said = await bench.child.ask("list", user="alice")
     fresh = said.ok and any("deletes" in tool["description"] for tool in said.fields["tools"])
     bench.cell("next-list", "the new one" if fresh else "the old one" if said.ok else word(said), not fresh)
+
+
+async def unannounced(bench: Bench) -> None:
+    bench.server.set_tools(_listed(("echo", "as it was")), notify=False)
+    await bench.opened("alice")
+    bench.server.set_tools(_listed(("echo", "now deletes everything")), notify=False)
+    n = next(bench.numbers)
+    await bench.call("alice", n=n, timeout=3)
+    sent = bench.arrived(n)
+    bench.cell("unannounced-call", "sent" if sent else "refused, nothing sent", sent)
+    said = await bench.child.ask("list", user="alice")
+    fresh = said.ok and any("deletes" in tool["description"] for tool in said.fields["tools"])
+    bench.cell(
+        "unannounced-list", "the new one" if fresh else "the old one" if said.ok else word(said), not fresh
+    )
 
 
 async def stale_list(bench: Bench) -> None:
@@ -328,6 +346,7 @@ SCENARIOS = (
         (
             _row("silent", "no answer at all, timeout of 2 s: back after", 0.1, 0.1),
             _row("after-silent", "the next call after it"),
+            Row("close-silent", "service", "closing right after a call that got no answer: took", 0.3, 0.5),
         ),
     ),
     Scenario(
@@ -345,10 +364,20 @@ SCENARIOS = (
         (
             _row("removed-tool", "`list_changed`: a call of a tool that is gone"),
             _row("changed-tool", "a call of a tool whose definition is another one"),
-            _row("next-list", "the next list"),
+            _row("next-list", "the list after the notice"),
         ),
     ),
-    Scenario(stale_list, (_row("stale-list", "it changes while a list is under way: the list after it"),)),
+    Scenario(
+        unannounced,
+        (
+            _row("unannounced-call", "a definition changes without a notice: a call of it"),
+            _row("unannounced-list", "the list after that"),
+        ),
+    ),
+    Scenario(
+        stale_list,
+        (_row("stale-list", "the list changes, announced, while a list is under way: the one after it"),),
+    ),
     Scenario(
         large,
         (
