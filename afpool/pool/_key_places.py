@@ -135,7 +135,7 @@ def settle(key: KeyState, msg: m.Settle, _: object) -> Effects | None:
     return None
 
 
-def _gave_back(key: KeyState, client: ClientState, effects: Effects) -> Effects | None:
+def _gave_back(key: KeyState, client: ClientState, effects: Effects) -> Effects:
     client.leases -= 1
     if client is not key.client and client.leases == 0:
         effects.append(m.CloseClient(client.handle, client.retired))  # M3
@@ -143,7 +143,7 @@ def _gave_back(key: KeyState, client: ClientState, effects: Effects) -> Effects 
         grant(key, effects)  # the place is the key's, whichever client it was on
     if not key.leases and key.draining is not None:
         _drained(key, effects)
-    return effects if key.client is client and not effects else key.flag(effects)
+    return effects  # whoever gave it back, its client is still there: the key is no less active
 
 
 def abandon(key: KeyState, msg: m.Abandon, _: object) -> Effects | None:

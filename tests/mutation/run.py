@@ -80,6 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of tests for one change, at most")
     parser.add_argument("--explained", action="store_true", help="run those of survivors.toml, too")
     parser.add_argument("--moved", action="store_true", help="take what tests ran before afpool was changed")
+    parser.add_argument("--again", type=Path, help="only what an earlier --out says survived")
     parser.add_argument(
         "--tests", action="append", default=[], help="only test files with this in their path"
     )
@@ -92,6 +93,10 @@ def main(arguments: list[str] | None = None) -> int:
         changes = all_changes(tree)
         reasons, wrong = survivors.explained(survivors.load(), changes)
         picked = chosen(changes, options)
+        if options.again:
+            rows = map(json.loads, options.again.read_text().splitlines())
+            names = {row["name"] for row in rows if row["verdict"] not in NOTICED}
+            picked = [change for change in picked if change.name in names]
         explained = [change for change in picked if change.name in reasons]
         if not options.explained:
             picked = [change for change in picked if change.name not in reasons]
@@ -126,7 +131,10 @@ def _shown(verdict: Verdict) -> str:
 
 
 def _write(out: Path, verdicts: list[Verdict]) -> None:
-    rows = [{**v.change._asdict(), "verdict": v.verdict, "by": v.by, "seconds": v.seconds} for v in verdicts]
+    rows = [
+        {**v.change._asdict(), "name": v.change.name, "verdict": v.verdict, "by": v.by, "seconds": v.seconds}
+        for v in verdicts
+    ]
     out.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

@@ -54,7 +54,12 @@ def run(
         if tests:
             names = [test.name for test in tests]
             seconds = {test.name: test.seconds for test in tests}
-            job = {"name": change.name, "change": change._asdict(), "tests": names, "seconds": seconds}
+            job: dict[str, Any] = {
+                "name": change.name,
+                "change": change._asdict(),
+                "tests": names,
+                "seconds": seconds,
+            }
             given.append({**job, "imports": bool(imports)})
         else:
             yield {"name": change.name, "verdict": "reached by no test", "by": "", "seconds": 0.0}
