@@ -84,6 +84,7 @@ class Client:
         lost: Why it is over, if it is.
         retired: Why its key uses it no longer, if so; what runs on it goes on.
         entry: The shared list that it is a member of; the pool's to set.
+        shown: The last list that it received; the pool's to set.
         opening: The number of the event that it was opened with, and `ended`, the event that ended it; the
             pool's to set.
         answering: What the server asks, and who answers.
@@ -97,7 +98,7 @@ class Client:
         "__weakref__", "_name_headers", "_plain_meta", "answering", "carried", "channel", "context",
         "ended", "endpoint", "ends_at", "entry", "hooks", "id", "listener", "lost", "meta", "negotiated",
         "opened_at", "opening", "plan", "process", "projection", "requirement", "resource", "retired",
-        "server", "settings", "spawn",
+        "server", "settings", "shown", "spawn",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +133,7 @@ class Client:
         self.lost: str | None = None
         self.retired: str | None = None
         self.entry: Any = None
+        self.shown: Any = None
         self.opening: int | None = None
         self.ended: Any = None
         self.opened_at = settings.seams.now()

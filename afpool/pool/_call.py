@@ -42,7 +42,7 @@ from .._base.errors import (
 )
 from ._asking import ask_share, check_identity
 from ._causes import compare
-from ._refusals import epoch_over, other_plan, pool_closing, revoked, stale
+from ._refusals import epoch_over, other_plan, pool_closing, revoked, shown_otherwise, stale
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ._bound import Binding
     from ._bound_server import ServerBinding
     from ._events import Event
-    from ._lists import ListState
+    from ._lists import ListState, Shown
 
 
 @final
@@ -209,6 +209,17 @@ class Call:
                 raise self.stale(listed)
         if gate and listed.noticed:
             raise self.stale(listed)
+        client = self.client
+        if client is not None and listed.contradicted(client.shown):
+            self._check_shown(client.shown)
+
+    def _check_shown(self, shown: Shown) -> None:
+        """Raise unless what the client received last, for another name, shows the same tool (L5)."""
+        definition = self.definition
+        found = shown.catalog.get(definition.name)
+        if found is None or found.digest != definition.digest:
+            compare(self, shown.filed)
+            raise shown_otherwise().because(shown.filed.event)
 
     def stale(self, listed: ListState) -> StaleTools:
         """Make the refusal of a call whose list is not true any more, or not known to be."""

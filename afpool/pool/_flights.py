@@ -15,6 +15,7 @@ from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceed
 from . import _messages as m
 from ._asking import ask_share
 from ._causes import GONE, tell_curious
+from ._lists import Shown
 from ._posting import post, taken, waited
 from ._refusals import copy_error
 
@@ -155,6 +156,7 @@ async def _ask(
         )
         ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
+        client.shown = Shown(catalog, state)
         if entry is None:
             _file_own(actor, client, state, catalog, notices, expires_at, began)
         elif (

@@ -155,6 +155,8 @@ async def _list(actor: KeyActor, identity: CallerIdentity, deadline: float, *, r
         context = told = (await asker.through(resolve_plan(actor))).context
         actor.plan_is(told)
     state = _in_hand(actor, authorization, context)
+    if state is not None and current is not None:
+        state.look_at(current.handle.shown)
     if state is not None and not refresh and state.settled(pool.seams.now()):
         assert context is not None
         return _listing(actor, context, authorization, state)

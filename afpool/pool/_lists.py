@@ -8,6 +8,8 @@ Rules and invariants:
 * L3 Only a change notice closes a gate. An expired time to live, a lost notification stream or a forced
   refresh make the next list or call ask again, and close nothing.
 * L4 A list that is dead (its client replaced, its entry dissolved) never lives again; ids are never reused.
+* L5 One client may list under one name and then under another. What it received last counts for it, wherever
+  that was filed: a list that is shown otherwise is asked for again, and closes its gate until then.
 
 Everything here is synchronous; a key's own list changes in turns of its actor only, a shared one in the
 turns of its entry.
@@ -15,6 +17,7 @@ turns of its entry.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
@@ -28,9 +31,31 @@ RELIST_INTERVAL: Final = 1.0
 RELIST_INTERVAL_MAX: Final = 30.0
 LISTENER_GONE: Final = "its listener has gone"
 STREAM_LOST: Final = "notification stream lost"
+SHOWN_OTHERWISE: Final = "its client received another list"
 
 _NO_CHANGE: Final = frozenset({LISTENER_GONE, STREAM_LOST})
 """Doubts that say nothing of how often the server changes its list: an eviction of ours, or the network."""
+
+
+_receipts = itertools.count(1)
+
+
+@final
+class Shown:
+    """The last list that a client received.
+
+    Attributes:
+        receipt: Its number: lists that were filed later have greater ones.
+        catalog: What it showed.
+        filed: Where it was filed.
+    """
+
+    __slots__ = ("catalog", "filed", "receipt")
+
+    def __init__(self, catalog: Catalog, filed: ListState) -> None:
+        self.receipt = next(_receipts)
+        self.catalog = catalog
+        self.filed = filed
 
 
 @final
@@ -48,6 +73,7 @@ class ListState:
         notices: How many changes were announced.
         notices_asked: How many when it was last asked for.
         expires_at: When its time to live ends, on the runtime's clock.
+        receipt: The number of what was received last; see `Shown`.
         next_at: Not asked for again before this time.
         asked_at: When it was last asked for.
         asked_before: Whether it was asked for at all; the first asking counts for nothing.
@@ -78,6 +104,7 @@ class ListState:
         "noticed",
         "notices",
         "notices_asked",
+        "receipt",
     )  # fmt: skip
 
     def __init__(self, list_id: int, *, entry: Entry | None = None) -> None:
@@ -92,6 +119,7 @@ class ListState:
         self.doubts_asked = 0
         self.notices = 0
         self.notices_asked = 0
+        self.receipt = 0
         self.expires_at = 0.0
         self.next_at = 0.0
         self.interval = RELIST_INTERVAL
@@ -116,6 +144,7 @@ class ListState:
         if moved:
             self.generation += 1
             self.catalog = catalog
+        self.receipt = next(_receipts)
         self.noticed = self.notices != notices
         if self.doubts == self.doubts_asked:  # what came while it was on its way is not answered by it
             self.doubt = None
@@ -130,6 +159,20 @@ class ListState:
         else:
             self.doubts += 1
             self.doubt = why
+
+    def contradicted(self, shown: Shown | None) -> bool:
+        """Whether a client has received another list since this one was (L5)."""
+        return (
+            shown is not None
+            and shown.receipt > self.receipt
+            and self.catalog is not None
+            and self.catalog.digest != shown.catalog.digest
+        )
+
+    def look_at(self, shown: Shown | None) -> None:
+        """Doubt it where the client that it would be used through has received another list since."""
+        if self.contradicted(shown):
+            self.unsettle(SHOWN_OTHERWISE)
 
     def is_news(self, why: str) -> bool:
         """Whether being unsettled would say anything that has not been said since it was last asked for."""

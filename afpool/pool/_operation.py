@@ -208,6 +208,9 @@ async def _steps(call: Call) -> Any:
         if pin is not None and pin != definition.digest:
             raise NotApproved("the tool's definition is not the one that was approved; nothing was sent")
     restless = False
+    live = actor.machine.client
+    if call.list is not None and live is not None:
+        call.list.look_at(live.handle.shown)
     if call.list is not None and not call.list.settled(call.checked_at):
         await _relist(call, call.list)
         restless = (
@@ -364,6 +367,7 @@ async def _adopt(call: Call) -> None:
     assert current is not None
     state = current.list
     assert state is not None
+    state.look_at(current.handle.shown)
     if not state.settled(actor.pool.seams.now()):
         await _relist(call, state)
     if not state.shows(definition.name, definition.digest):

@@ -22,6 +22,14 @@ def stale(listed: int, now: int) -> StaleTools:
     )
 
 
+def shown_otherwise() -> StaleTools:
+    """The refusal of a call whose client has received another list since, under another name."""
+    return StaleTools(
+        "the tool's list is not known to be true: its client has received another one since, under another "
+        "authorization name; nothing was sent; list the tools again"
+    )
+
+
 def pool_closing(pool: Pool) -> PoolClosed:
     """The refusal of a call that has sent nothing when the pool is left."""
     error = PoolClosed("the pool is closing; nothing was sent", delivery=NOT_SENT)
