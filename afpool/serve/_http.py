@@ -92,6 +92,11 @@ class HttpEndpoint:
             if asked.session is None and asked.message.method != LISTEN and not asked.proven.still_holds():
                 asked.scope.cancel()
 
+    def end(self) -> None:
+        """End every request that is under way: it is answered that it was cancelled. Synchronous."""
+        for asked in list(self.replies.values()):
+            asked.scope.cancel()
+
     async def serve(
         self,
         scope: Mapping[str, Any],

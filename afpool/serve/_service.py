@@ -284,6 +284,7 @@ class Service:
         self.health.state = DRAINING
         self._listening.clear()
         self._sessions.clear()
+        self._http.end()
         await self._front.stop(trio.current_time() + _CLOSING)
 
     async def _news(self) -> None:

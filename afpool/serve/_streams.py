@@ -147,20 +147,24 @@ class Reply(_Queue):
             headers: More of them, where no stream has begun.
         """
         if self._writing or self._started or (body and status == 200 and not self.takes_json):
-            self._put(event(body))
-            if not self._writing:
-                await self._write()
             while self._writing:
                 self._done = trio.Event()
                 await self._done.wait()
+            # here and not by the writer, which ends with the service and may be in the middle of something
+            self._put(event(body))
+            await self._write()
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         await send_whole(self._send, self._connection, status, (*self.headers, *headers), body)
 
     def _write_soon(self) -> None:
-        if not self._writing:
-            self._writing = True
+        if self._writing:
+            return
+        try:
             self._nursery.start_soon(self._write)
+        except RuntimeError:
+            return  # the service is left: what is said now goes out with the answer
+        self._writing = True
 
     async def _write(self) -> None:
         self._writing = True

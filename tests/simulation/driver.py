@@ -29,6 +29,7 @@ from tests.simulation.driver_door import Door
 from tests.simulation.driver_end import End
 from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
+from tests.simulation.driver_service import SERVICE, ServiceRun
 from tests.simulation.driver_steps import FaultSteps, HostSteps, Skip
 from tests.simulation.driver_watch import Crashes, Logs, SeenWires, texts_of
 from tests.simulation.driver_why import Whys
@@ -138,10 +139,15 @@ class Run:
         self.host = Host(sim, self.ground, world, self.places)
         self.work = Work(self)
         self.door = None if world.door is None else Door(self)
+        self.service = None if world.service is None else ServiceRun(self, world.service)
         self.host_steps, self.fault_steps = HostSteps(self), FaultSteps(self)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._hold_pool)
+            if self.service is not None:
+                await nursery.start(self.service.open)
             await self._steps(nursery)
+            if self.service is not None:
+                await self.service.come()
             await self.end.come()
             nursery.cancel_scope.cancel()
 
@@ -224,6 +230,9 @@ class Run:
         name = type(step).__name__
         self.sim.note(f"STEP {s.describe(step)}")
         self.counts[f"step:{name}"] += 1
+        if isinstance(step, SERVICE):
+            self.start(name, self.at_service, step)
+            return
         if isinstance(step, s.Work):
             self.start(name, self.work.do, step)
             return
@@ -268,6 +277,12 @@ class Run:
         if self.door is None:
             raise Skip
         await self.door.do(step)
+
+    async def at_service(self, step: s.Step) -> None:
+        """Do what clients of the service do, and who runs it. Raises Skip where there is none."""
+        if self.service is None:
+            raise Skip
+        await self.service.do(step)
 
     async def next_end(self) -> None:
         """Wait until one of the run's tasks has ended."""

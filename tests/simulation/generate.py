@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.making import Swarm, make_world
 from tests.simulation.making_door import with_door
+from tests.simulation.making_service import with_service
 from tests.simulation.motifs import Scene
 from tests.simulation.motifs_answers import ANSWER_MOTIFS
 from tests.simulation.motifs_deep import DEEP_MOTIFS
@@ -58,4 +59,4 @@ def generate(seed: int, size: float = 1.0) -> Story:
             steps += swarm.pick(MEETING_MOTIFS)(scene)
     steps += strewn(scene, max(0, int(swarm.random.gauss(4, 3) * size)))
     steps.sort(key=lambda step: step.at)  # stable: steps of one motif that fall together stay in order
-    return with_door(Story(world, tuple(steps), seed), size)
+    return with_service(with_door(Story(world, tuple(steps), seed), size), size)

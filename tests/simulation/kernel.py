@@ -208,7 +208,8 @@ def _own(seed: str) -> Iterator[None]:
     real = os.urandom, scheduler._ALLOW_DETERMINISTIC_SCHEDULING, gc.isenabled()
     state = scheduler._r.getstate()
     changed: Any = scheduler
-    os.urandom = chance.randbytes
+    drawn: Any = random
+    os.urandom = drawn._urandom = chance.randbytes  # `secrets` holds on to the latter
     changed._ALLOW_DETERMINISTIC_SCHEDULING = True
     scheduler._r.seed(f"{seed}/scheduler")
     libraries = random.getstate()  # what libraries roll, such as the payload of a WebSocket ping
@@ -218,6 +219,7 @@ def _own(seed: str) -> Iterator[None]:
         yield
     finally:
         os.urandom, changed._ALLOW_DETERMINISTIC_SCHEDULING, collecting = real
+        drawn._urandom = os.urandom
         scheduler._r.setstate(state)
         random.setstate(libraries)
         if collecting:

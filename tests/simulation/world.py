@@ -23,6 +23,7 @@ import attrs
 from afpool import Identity
 from tests.simulation.plain import from_plain, to_plain
 from tests.simulation.world_door import DoorSpec  # noqa: TC001 -- read at run time, when a file is read
+from tests.simulation.world_service import ServiceSpec  # noqa: TC001 -- likewise
 
 Kind: TypeAlias = Literal[
     "http",  # Streamable HTTP, answers as JSON
@@ -263,6 +264,7 @@ class World:
         shares: There is a share function at all.
         app: How it takes what it is told.
         door: The runtime around the pool; None where there is the pool alone.
+        service: What stands beside it, with clients of its own.
     """
 
     people: tuple[Person, ...]
@@ -274,6 +276,7 @@ class World:
     shares: bool = True
     app: Listening = "hears"
     door: DoorSpec | None = None
+    service: ServiceSpec | None = None
 
     def person(self, name: str) -> Person:
         """Who has that label."""
