@@ -148,6 +148,19 @@ class Received:
                 found.append(each)
         return found
 
+    def elsewhere(
+        self, incarnation: Incarnation, newest: Listed, request: Request, tool: str, wanted: str | None
+    ) -> bool:
+        """Whether another client of the server has received a list since then that shows a tool so."""
+        server = incarnation[0].partition("|")[0]
+        return any(
+            each.tools.get(tool) == wanted
+            for other, lists in self.lists.items()
+            if other != incarnation and other[0].partition("|")[0] == server
+            for each in lists
+            if newest.seq < each.seq < request.seq
+        )
+
     def asked(self, incarnation: Incarnation, seq: int) -> int:
         """When the last list was asked for that had been received before some fact; -1 for none."""
         return max((each.asked for each in self.lists.get(incarnation, ()) if each.seq < seq), default=-1)
@@ -175,13 +188,15 @@ def _untrue(
     received: Received, incarnation: Incarnation, bound: Bound, call: Began, request: Request, law: Law
 ) -> Iterator[tuple[str, str]]:
     newest = received.newest(incarnation, request)
+    wanted = bound.definitions.get(call.tool)
     if bound.shared and all(each.at == request.at for each in newest):
         newest = []  # the client's first list is still being read: the shared one counts as it stands
     if bound.shared:
         # an older one of the client's own says nothing: another member has listed for the entry since
         newest = [each for each in newest if each.seq > bound.seq]
+        if newest and received.elsewhere(incarnation, newest[-1], request, call.tool, wanted):
+            newest = []  # nor does one that another member's list has come after
     known = [each for each in newest if call.tool not in each.twice]
-    wanted = bound.definitions.get(call.tool)
     if known and len(known) == len(newest) and all(each.tools.get(call.tool) != wanted for each in known):
         what = "not at all" if known[0].tools.get(call.tool) is None else "otherwise"
         yield "I5", f"left though the list received as #{known[0].seq} shows it {what}"
