@@ -115,7 +115,7 @@ BREAKS = {
     ),
     "the client of an overtaken opening is taken": (
         "_key_clients",
-        "if opening is None or opening.token != msg.token or key.closed:",
+        "if opening is None or opening.token != msg.token:",
         "if opening is None:",
     ),
     "the failure of an overtaken opening counts": (
@@ -150,7 +150,7 @@ BREAKS = {
     ),
     "eviction does not look whether the client is used": (
         "_key_clients",
-        "if key.client is None or not key.idle:",
+        "if not key.idle:",
         "if key.client is None:",
     ),
     "waiters outlive a revocation": (
