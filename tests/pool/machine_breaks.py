@@ -115,8 +115,8 @@ BREAKS = {
     ),
     "the client of an overtaken opening is taken": (
         "_key_clients",
-        "if opening is None or opening.token != msg.token:",
-        "if opening is None:",
+        "if opening is None or opening.token != msg.token:\n        return [m",
+        "if opening is None:\n        return [m",
     ),
     "the failure of an overtaken opening counts": (
         "_key_clients",
