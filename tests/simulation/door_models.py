@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from afpool.tools import ToolFormat
 
 FORMATS: Final[Mapping[str, ToolFormat]] = {
-    "anthropic": ANTHROPIC,
+    "messages": ANTHROPIC,
     "openai-chat": OPENAI_CHAT,
     "openai-responses": OPENAI_RESPONSES,
     "gemini": GEMINI,
@@ -34,8 +34,8 @@ def written(model: str, call: str, name: str, args: Any, variant: int) -> Any:
     """
     whole = variant % 3
     text = args if isinstance(args, str) else json.dumps(args)
-    if model == "anthropic":
-        content = [{"type": "text", "text": "let me see"}, 7, _anthropic(call, name, args)]
+    if model == "messages":
+        content = [{"type": "text", "text": "let me see"}, 7, _tool_use(call, name, args)]
         return {"role": "assistant", "content": content} if whole else content
     if model == "openai-chat":
         calls = [{"id": call, "type": "function", "function": {"name": name, "arguments": text}}, {"id": "x"}]
@@ -61,7 +61,7 @@ def written(model: str, call: str, name: str, args: Any, variant: int) -> Any:
     return one if whole else [one]
 
 
-def _anthropic(call: str, name: str, args: Any) -> dict[str, Any]:
+def _tool_use(call: str, name: str, args: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": call, "name": name, "input": args}
 
 
@@ -77,7 +77,7 @@ def names_told(model: str, listed: list[dict[str, Any]]) -> list[str]:
 def answers_to(model: str, told: list[dict[str, Any]]) -> list[Any]:
     """The model's names of the calls that an answer is to."""
     match model:
-        case "anthropic":
+        case "messages":
             return [block["tool_use_id"] for message in told for block in message["content"]]
         case "openai-chat":
             return [message["tool_call_id"] for message in told]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import ServerSpec
     from tests.simulation.world_door import LocalSpec
 
-MODELS: Final = ("anthropic", "openai-chat", "openai-responses", "gemini", "mcp", "plain")
+MODELS: Final = ("messages", "openai-chat", "openai-responses", "gemini", "mcp", "plain")
 
 
 def _variants(kind: type[Any], member: str) -> tuple[Any, ...]:

@@ -71,7 +71,7 @@ class DoorCall(Work):
     way: Literal["dispatch", "toolset", "run", "execute"] = "dispatch"
     run: str | None = None
     live: bool = False
-    model: Literal["", "anthropic", "openai-chat", "openai-responses", "gemini", "mcp", "plain"] = ""
+    model: Literal["", "messages", "openai-chat", "openai-responses", "gemini", "mcp", "plain"] = ""
     shape: Literal["object", "none", "list", "text", "not-json", "keys"] = "object"
     ref: Which = "none"
     of: str = ""
