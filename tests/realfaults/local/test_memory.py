@@ -22,17 +22,18 @@ def starved(where: str, share: float, log: Path) -> dict[str, list[str] | str | 
     command = [sys.executable, "-m", "tests.realfaults.local.starving", where, "48", str(share), str(log)]
     found = subprocess.run(
         command,
-        check=True,
+        check=False,
         capture_output=True,
-        timeout=60,
+        timeout=100,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
+    assert found.returncode == 0, found.stderr.decode()
     told: dict[str, list[str] | str | int] = json.loads(found.stdout)
     return told
 
 
-@pytest.mark.parametrize("share", [0.7, 1.5, 2.2])
+@pytest.mark.parametrize("share", [0.7, 2.2])
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 def test_an_answer_that_memory_does_not_hold(kind: str, share: float, tmp_path: Path):
     """It has run and is in doubt; siblings and later calls are answered, since nothing of it is kept."""
