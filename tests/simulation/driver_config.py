@@ -15,7 +15,7 @@ import attrs
 
 from afpool import PoolClosed, Server
 from tests.simulation.driver_host import key_of
-from tests.simulation.driver_mistakes import SERVERS, taken
+from tests.simulation.driver_mistakes import PLANS, SERVERS, taken
 from tests.simulation.driver_steps import Skip
 from tests.simulation.ground import Reconfigured, Resumed
 from tests.simulation.ground_host import ServerFreed
@@ -172,8 +172,9 @@ class Configuration:
             except (TypeError, ValueError):
                 continue
             self.run.failures.append(f"E4 a configuration that is wrong was taken: {options}")
-        if taken(SERVERS):
-            self.run.failures.append(f"E4 a server that cannot be was taken: {taken(SERVERS)}")
+        wrong = taken((*SERVERS, *PLANS))
+        if wrong:
+            self.run.failures.append(f"E4 what cannot be was taken: {wrong}")
         if run_state(pool) != before:
             self.run.failures.append("E4 a configuration that is wrong has changed something")
 

@@ -417,7 +417,9 @@ class Host:
         if how == "declines":
             return request.decline()
         if how == "misfit":
-            return 7 if request.mode == "url" else {"action": "accept", "content": {"sure": "no boolean"}}
+            if request.mode == "url":
+                return 7 if request.server < "g" else request.accept({"sure": True})
+            return {"action": "accept", "content": {"sure": "no boolean"}}
         if how == "slowly":
             return {"action": "accept", "content": {} if request.mode == "url" else {"sure": True}}
         return request.accept()

@@ -73,7 +73,7 @@ def make_world(swarm: Swarm) -> World:
     names = ["files", "wiki", "bank"][: swarm.random.choices((1, 2, 3), (5, 4, 1))[0]]
     servers = tuple(_server(swarm, name, people) for name in names)
     limits = _limits(swarm, servers)
-    signer = swarm.pick(typing.get_args(Signing)) if swarm.chance(0.15) else "none"
+    signer = swarm.pick(typing.get_args(Signing)) if swarm.chance(0.2) else "none"
     wordy = any(tool.kind == "wordy" for server in servers for tool in server.tools)
     weather = _weather(swarm, wordy=wordy)
     if "max_age" in limits and weather.buffer <= SLOW:

@@ -13,10 +13,12 @@ from tests.simulation.steps import (
     AskClient,
     BreakOffNext,
     DropNext,
+    EvictKey,
     FloodNotices,
     GarbageNext,
     HangNext,
     InputNext,
+    KillKey,
     ListTools,
     RpcErrorNext,
     StallLink,
@@ -202,6 +204,33 @@ def asks_by_itself(scene: Scene) -> list[Step]:
     return flat(scene.calls(at, who, server, 2), steps, scene.calls(scene.after(at + 0.3), who, server, 1))
 
 
+def many_questions(scene: Scene) -> list[Step]:
+    """More questions at once than a host answers at a time, and the client ends over them."""
+    pair = scene.pair(lambda server: server.way.answering in {"slowly", "never"} and bool(server.way.answers))
+    if pair is None:
+        return asks_by_itself(scene)
+    who, server = pair
+    at = scene.when()
+    swarm = scene.swarm
+    then = round(at + 0.5, 4)
+    named = {"roots": "roots/list", "sample": "sampling/createMessage", "url": "elicitation-url"}
+    methods: list[Any] = [named.get(each, "elicitation/create") for each in server.way.answers]
+    steps: list[Step] = [
+        AskClient(
+            at=then if swarm.chance(0.7) else scene.after(then),
+            server=server.name,
+            method=swarm.pick(methods),
+            withdraw_after=swarm.pick([None, None, None, 0.1]),
+        )
+        for _ in range(swarm.random.randint(3, 8))
+    ]
+    over = swarm.pick([KillKey, EvictKey, None])
+    if over is not None:
+        steps.append(over(at=scene.after(then + 0.1), who=who, server=server.name))
+    asking = scene.call(at + 0.4, who, server, "ask", "rounds", cancel_after=swarm.pick([None, 0.4]))
+    return flat(scene.calls(at, who, server, 1), asking, steps, scene.calls(then + 3.0, who, server, 1))
+
+
 def floods(scene: Scene) -> list[Step]:
     """Notifications by the hundred before an answer."""
     who, server = scene.some_pair()
@@ -263,6 +292,7 @@ ANSWER_MOTIFS: Final[tuple[Motif, ...]] = (
     silent_server,
     broken_off,
     asks_by_itself,
+    many_questions,
     floods,
     input_wanted,
     other_version,

@@ -278,9 +278,9 @@ def taken_up_again(scene: Scene) -> list[Step]:
     ]
     return flat(
         broken,
-        swarm.pick(trouble) if swarm.chance(0.6) else [],
+        swarm.pick(trouble) if swarm.chance(0.8) else [],
         calls,
-        swarm.pick(gone) if swarm.chance(0.4) else [],
+        swarm.pick(gone) if swarm.chance(0.5) else [],
         WithdrawCaller(at=at + 3.0, who=who, how="back"),
     )
 

@@ -214,6 +214,8 @@ def opening_fails(scene: Scene) -> list[Step]:
             "subscriptions/listen",
         ]
     )
+    if server.kind == "websocket" and swarm.chance(0.5):
+        method = "GET"  # the upgrade
     common: dict[str, Any] = {
         "at": at,
         "server": server.name,
