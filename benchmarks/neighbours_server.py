@@ -57,10 +57,6 @@ class Noise:
             ("429 to calls", "tools/call", Status(429, {"retry-after": "1"})),
         ):
             self.server.on(method, action, when=self._in(trouble))
-        self._large = [
-            FakeTool("sleep", self._sleep),
-            *(FakeTool(f"tool-{number}", description="y" * 150) for number in range(TOOLS)),
-        ]
 
     def _in(self, trouble: str) -> Any:
         return lambda _: self.trouble == trouble
@@ -78,14 +74,15 @@ class Noise:
         yield "slept"
 
     async def change_lists(self) -> None:
-        """Another list of 5,000 tools, announced, again and again."""
+        """A list of 5,000 tools, each described anew, announced again and again."""
         usual = list(self.server.engine.tools)
         while True:
             await trio.sleep(CHANGE_PERIOD)
             if self.trouble == "5,000 tools":
                 self._lists += 1
-                first = FakeTool("changed", description=f"list {self._lists}")
-                self.server.set_tools([*self._large, first])
+                said = f"list {self._lists} " + "y" * 150
+                large = [FakeTool(f"tool-{number}", description=said) for number in range(TOOLS)]
+                self.server.set_tools([*usual, *large])
             elif self._lists:
                 self._lists = 0
                 self.server.set_tools(usual)

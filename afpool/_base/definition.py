@@ -18,15 +18,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakValueDictionary
 
 import attrs
 
 from .canonical import ContentError, canonical_json, parse_strict
+from .steps import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
+
+STEP: Final = 256
+"""Definitions that are gone through in one step of `DefinitionTable.catalog_steps`."""
 
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)+", re.DOTALL)
 _INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -260,21 +264,34 @@ class DefinitionTable:
             definitions: In listed order, from this table. The second of one name is quarantined.
             quarantined: Name or `#index`, and reason, of the tools that `intern` refused.
         """
+        return at_once(self.catalog_steps(definitions, quarantined))
+
+    def catalog_steps(
+        self, definitions: Iterable[Definition], quarantined: Iterable[tuple[str, str]] = ()
+    ) -> Generator[None, None, Catalog]:
+        """`catalog` in steps, for a list of thousands; what it is given must be held meanwhile."""
         by_name: dict[str, Definition] = {}
         refused = list(quarantined)
-        for definition in definitions:
+        listing = hashlib.sha256()
+        for number, definition in enumerate(definitions, 1):
             if definition.name in by_name:
                 refused.append((definition.name, "another tool of this name is listed before it"))
             else:
                 by_name[definition.name] = definition
-        listed = tuple(by_name.values())
-        parts = [one.digest + one.whole for one in listed]
-        key = hashlib.sha256("".join(parts).encode() + canonical_json(refused)).digest()
+                listing.update((definition.digest + definition.whole).encode())
+            if number % STEP == 0:
+                yield
+        listing.update(canonical_json(refused))
+        key = listing.digest()
         known = self._catalogs.get(key)
         if known is None:
-            digests = "".join(by_name[name].digest for name in sorted(by_name))
-            digest = hashlib.sha256(digests.encode()).hexdigest()
-            known = self._catalogs[key] = Catalog(listed, tuple(refused), digest, by_name)
+            compared = hashlib.sha256()
+            for number, name in enumerate(sorted(by_name), 1):
+                compared.update(by_name[name].digest.encode())
+                if number % STEP == 0:
+                    yield
+            made = Catalog(tuple(by_name.values()), tuple(refused), compared.hexdigest(), by_name)
+            known = self._catalogs.setdefault(key, made)  # somebody may have made it between two steps
         return known
 
     def definitions(self) -> Iterator[Definition]:

@@ -32,6 +32,7 @@ MAX_TOOLS: Final = 100_000
 """How many tools one list may have."""
 
 _TURN: Final = 256  # tools looked at between two turns of the other tasks
+_LONG: Final = 64 * 1024  # bytes of a page that is read in several steps
 
 
 async def fetch_tools(client: Client, deadline: float) -> ListAnswer:
@@ -53,12 +54,17 @@ async def fetch_tools(client: Client, deadline: float) -> ListAnswer:
         rpc = Rpc("tools/list", list_params(cursor, client.meta), headers)
         answer = await client.control(rpc, deadline - client.settings.seams.now())
         assert answer.message is not None
+        long = len(memoryview(answer.message.result))
+        size += long
+        if long > _LONG:
+            await trio.lowlevel.checkpoint()  # the message was read in this step, and so would its page be
         try:
             page = read_list_page(answer.message.result, era)
             cursor = guard.follow(page)
         except MalformedMessage as error:
             raise ProtocolError(f"the tool list could not be read: {error.reason}") from None
-        size += len(memoryview(answer.message.result))
+        if long > _LONG:
+            await trio.lowlevel.checkpoint()
         if size > most or len(tools) + len(left_out) + len(page.tools) > MAX_TOOLS:
             raise TooLarge(
                 f"the tool list is larger than {most} bytes or {MAX_TOOLS} tools and was not read on",

@@ -5,7 +5,8 @@
 * The loop is not held. What these very bytes have given before is only looked up; what is new is built here
   where it is little, and in a thread where it is more than `SLICE` bytes: a list of ten thousand tools takes
   seconds of work. After every `SLICE` bytes the other tasks have their turn, and so have, in the thread, the
-  lists of other tenants. There is one thread per pool: two would only take the interpreter from each other,
+  lists of other tenants; while it works the thread gives way to the loop. What another list has replaced is
+  let go of in slices, too. There is one thread per pool: two would only take the interpreter from each other,
   and from the loop.
 * The table belongs to the runtime's own thread: the other one only builds.
 """
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import trio
 
 from .._base.canonical import ContentError
-from .._base.definition import Definition, DefinitionTable, build_definition
+from .._base.definition import STEP, Definition, DefinitionTable, build_definition
 from .._base.fair import FairPlaces
+from .._base.giving_way import GivingWay
+from .._base.steps import at_leisure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +92,7 @@ class Catalogs:
                 quarantined.append((f"#{index}", str(ready)))
             else:
                 definitions.append(ready)
-        return table.catalog(definitions, quarantined)
+        return await at_leisure(table.catalog_steps(definitions, quarantined))
 
     async def _build(
         self, new: list[bytes], without: tuple[str, ...], tenant: str | None, key: str
@@ -99,8 +102,19 @@ class Catalogs:
         ready: list[Built] = []
         for part in _slices(new):
             async with self._lane.place("", tenant, key):
-                ready += await self._seams.in_thread(partial(_built_all, part, without), self._limiter)
+                ready += await self._seams.in_thread(partial(_built_beside, part, without), self._limiter)
         return ready
+
+
+async def let_go(definitions: list[Definition]) -> None:
+    """Let go of definitions a few at a time; empties the list.
+
+    Where nobody else holds them each leaves two indexes as it goes: thousands of them in one step would hold
+    the loop. A checkpoint after each part.
+    """
+    while definitions:
+        del definitions[-STEP:]
+        await trio.lowlevel.checkpoint()
 
 
 def _slices(new: list[bytes]) -> Iterator[list[bytes]]:
@@ -118,6 +132,16 @@ def _slices(new: list[bytes]) -> Iterator[list[bytes]]:
 
 def _built_all(new: list[bytes], without: tuple[str, ...]) -> list[Built]:
     return [_built(raw, without) for raw in new]
+
+
+def _built_beside(new: list[bytes], without: tuple[str, ...]) -> list[Built]:
+    """The same in a thread beside the loop, which it gives way to."""
+    way = GivingWay()
+    ready: list[Built] = []
+    for raw in new:
+        ready.append(_built(raw, without))
+        way.look()
+    return ready
 
 
 def _built(raw: bytes, without: tuple[str, ...]) -> Built:

@@ -14,13 +14,14 @@ import trio
 from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
+from ._catalogs import let_go
 from ._causes import GONE, tell_curious
 from ._lists import Shown
 from ._posting import post, taken, waited
 from ._refusals import copy_error
 
 if TYPE_CHECKING:
-    from .._base.definition import Catalog
+    from .._base.definition import Catalog, Definition
     from ..client import Client
     from ..client._settings import ListAnswer
     from ._actor import KeyActor
@@ -110,9 +111,10 @@ async def _fly(
     authorization: str | None,
     flight: Flight,
 ) -> None:
+    outgrown: list[Definition] = []
     try:
         with actor.pool.openings.using(actor):
-            await _ask(actor, client, state, entry, authorization)
+            await _ask(actor, client, state, entry, authorization, outgrown)
     except DeadlineExceeded as error:
         # the list's own time is up, and not that of whoever waits for it
         flight.error = OpenFailed("the tool list was not received in time; nothing of a call was sent")
@@ -131,11 +133,18 @@ async def _fly(
         if flight.error is None and state.catalog is None and state.alive:
             flight.error = OpenFailed("the listing was stopped before it was done")
         flight.landed.set()
+    await let_go(outgrown)
 
 
 async def _ask(
-    actor: KeyActor, client: Client, state: ListState, entry: Entry | None, authorization: str | None
+    actor: KeyActor,
+    client: Client,
+    state: ListState,
+    entry: Entry | None,
+    authorization: str | None,
+    outgrown: list[Definition],
 ) -> None:
+    """Ask until the list is true; what was held before goes into `outgrown`."""
     pool = actor.pool
     limits = pool.limits
     if entry is None or entry.listener is None:
@@ -156,6 +165,9 @@ async def _ask(
         )
         ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
+        for held in (state, own):
+            if held is not None and held.catalog is not None:
+                outgrown += held.catalog.definitions
         client.shown = Shown(catalog, state)
         if entry is None:
             _file_own(actor, client, state, catalog, notices, expires_at, began)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from .._base.steps import at_leisure, at_once
 from ._cuts import declared_by, is_known, keep, looked
 from ._derive import binding_of
 from ._fills import CannotHideArgumentError
 from ._host_filled import check_fills, filled_tool
-from ._steps import at_leisure, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping

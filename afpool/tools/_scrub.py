@@ -28,8 +28,8 @@ import msgspec
 from .._base.canonical import MAX_DEPTH
 from .._base.model import Progress, ToolResult
 from .._base.spellings import Span, Words, as_bytes
+from .._base.steps import at_leisure, at_once
 from ._scrub_objects import carries, without
-from ._steps import at_leisure, at_once
 
 if TYPE_CHECKING:
     from .._base.secret import Secret

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from afpool._base.canonical import ContentError, canonical_json
 from afpool._base.definition import (
+    STEP,
     Definition,
     DefinitionTable,
     build_definition,
@@ -276,3 +277,34 @@ class TestCatalog:
         assert [name for name, _ in catalog.quarantined] == ["#3", "a"]
         # The very same tool twice is still two of one name.
         assert [name for name, _ in table.catalog([first, first]).quarantined] == ["a"]
+
+
+class TestInSteps:
+    def test_a_long_list_is_made_in_steps(self):
+        table = DefinitionTable()
+        listed = tools(table, *(f"tool-{number}" for number in range(3 * STEP)))
+        steps = table.catalog_steps(listed)
+        for _ in range(6):  # three parts, gone through once as listed and once by name
+            next(steps)
+        with pytest.raises(StopIteration) as done:
+            next(steps)
+        assert done.value.value is table.catalog(listed)
+
+    def test_a_list_that_another_one_made_meanwhile_is_the_same_one(self):
+        table = DefinitionTable()
+        listed = tools(table, *(f"tool-{number}" for number in range(2 * STEP)))
+        one, other = table.catalog_steps(listed), table.catalog_steps(listed)
+        for _ in range(4):
+            next(one)
+            next(other)
+        made = []
+        for steps in (one, other):
+            with pytest.raises(StopIteration) as done:
+                next(steps)
+            made.append(done.value.value)
+        assert made[0] is made[1]
+
+    def test_a_short_list_is_made_in_one(self):
+        table = DefinitionTable()
+        with pytest.raises(StopIteration):
+            next(table.catalog_steps(tools(table, "a", "b")))

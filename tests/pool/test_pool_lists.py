@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from afpool._base.definition import STEP
 from afpool.pool import _messages as m
 from afpool.pool._actor import KeyActor
 from afpool.testing import (
@@ -610,3 +611,31 @@ async def test_a_list_that_the_host_asks_for_is_asked_for_once():
         w.server.on("resources/list", Drop(), times=1)
         await refused(server.resources(identity=ALICE), "connection-lost", "in-doubt")
         assert w.server.count("resources/list") == 1
+
+
+async def test_a_long_list_that_was_replaced_is_let_go_of_in_slices():
+    """Thousands of definitions that go in one step would hold the loop, for everybody."""
+
+    def listed(word: str) -> list[FakeTool]:
+        return [FakeTool(f"tool-{number}", description=word) for number in range(4 * STEP)]
+
+    async with world(tools=listed("before")) as w, trio.open_nursery() as nursery:
+        await w.pool.tools(ALICE)
+        table = w.pool.catalogs.table
+        assert len(table) == 4 * STEP
+        w.server.set_tools(listed("after"), notify=False)
+        sizes = []
+
+        async def watch() -> None:
+            while True:
+                sizes.append(len(table))
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(watch)
+        await w.pool.refresh(ALICE)
+        await until(lambda: len(table) == 4 * STEP)
+        nursery.cancel_scope.cancel()
+        most = sizes.index(8 * STEP)
+        # between two looks the other task may have had two turns
+        assert all(before - after <= 2 * STEP for before, after in pairwise(sizes[most:]))
+        assert sizes[-1] <= 5 * STEP
