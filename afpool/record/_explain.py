@@ -27,6 +27,7 @@ from ._explained import Clause, Explanation
 
 if TYPE_CHECKING:
     from .._base.use import Use
+    from ..pool import Event
     from ._explain_sources import Sources
     from ._explained import Source
     from ._pointers import Difference
@@ -240,6 +241,8 @@ class _Told:
         others = [event for event in between if event.number not in known]
         for event in others[:EVENTS_TOLD]:
             text = told_event(event, subject="meanwhile ")
+            if event.kind == "withdrawn" and event.facts.get("call") != self._view.use.call_id:
+                text = text.replace("withdrew the call", f"withdrew {_another(event)}", 1)
             self.say(view.since(event.at), text, facts_of(event), "event")
         if len(others) > EVENTS_TOLD:
             text = f"{len(others) - EVENTS_TOLD} more events of its key happened meanwhile"
@@ -280,6 +283,11 @@ class _Told:
         if now:
             found.append(Clause(None, f"now: {now}", {"code": use.code, "delivery": use.delivery}, "use"))
         return found
+
+
+def _another(event: Event) -> str:
+    call = event.facts.get("call")
+    return "a call of its key" if call is None else f"call {quoted(call, 60)}"
 
 
 def _at(clause: Clause) -> float:

@@ -173,7 +173,7 @@ def _event(around: Around, told: Told, clause: Mapping[str, Any]) -> Happened | 
         return f"it does not say when {facts.get('kind')} was"
     if key and key != told.key and not (told.bound is not None and told.bound.shared):
         return f"it tells of {facts.get('kind')} of {key}, another key"
-    return Happened(facts["kind"], at, key, facts, told)
+    return Happened(facts["kind"], at, key, facts, told, clause["text"])
 
 
 def _other_events(told: Told, known: dict[int, tuple[str, float]]) -> Iterator[str]:

@@ -63,12 +63,14 @@ def test_stories_name_what_there_is(stories: list[Story]) -> None:
     for story in stories:
         people = {person.name for person in story.world.people} | {"nobody", None}
         servers = {server.name: server for server in story.world.servers}
+        service = story.world.service
+        behind = () if service is None else tuple(each.name for each in service.behind)
         calls = {step.id for step in story.steps if isinstance(step, Call)}
         assert [step.at for step in story.steps] == sorted(step.at for step in story.steps)
         for step in story.steps:
             assert getattr(step, "who", None) in people
             assert getattr(step, "caller", None) in people
-            assert getattr(step, "server", None) in {*servers, None}
+            assert getattr(step, "server", None) in {*servers, *behind, None}
             if isinstance(step, CancelCall):
                 assert step.call in calls
             if isinstance(step, Call):

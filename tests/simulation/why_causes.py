@@ -106,7 +106,7 @@ def _paused(around: Around, told: Told) -> bool:
 
 
 def _not_the_key(around: Around, told: Told, cause: Happened) -> str:
-    if cause.kind == "withdrawn" and cause.facts.get("call") != told.began.call:
+    if cause.kind == "withdrawn" and cause.facts.get("call", told.began.call) != told.began.call:
         return f"it names that {cause.facts.get('call')} was withdrawn"
     if cause.kind != "reconfigured":
         return ""

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 LAG: Final = 0.05
 """Seconds that what came may wait to be read, where it is long."""
 
+LONG: Final = 64
+"""Bytes of a call's id that an event holds."""
+
 OPENINGS: Final = ("plan", "room", "connect", "credential", "sign", "initialize")
 """What an opening spends its time on."""
 
@@ -58,6 +61,7 @@ class Happened:
         key: Whose it is; empty for one of a server or of the whole pool.
         facts: What is told with it.
         told: The explanation.
+        text: How it is told.
     """
 
     kind: str
@@ -65,6 +69,7 @@ class Happened:
     key: str
     facts: Mapping[str, Any]
     told: Told
+    text: str = ""
 
 
 Rule: TypeAlias = Callable[["Around", Happened], str]
@@ -292,8 +297,18 @@ def _drained(around: Around, event: Happened) -> str:
 
 def _withdrawn(around: Around, event: Happened) -> str:
     call = event.facts.get("call")
-    found = around.at(Withdrawn, event.at, lambda fact: fact.call == call and fact.found)
-    return "" if found else f"call {call} was not withdrawn then"
+    # an id that is too long is left out
+    found = [
+        fact.call
+        for fact in around.within(Withdrawn, event.at, event.at)
+        if fact.found and (fact.call == call or (call is None and len(fact.call) > LONG))
+    ]
+    if not found:
+        return f"call {call} was not withdrawn then"
+    its_own = event.told.began.call in found
+    return (
+        "" if its_own or "withdrew the call" not in event.text else "it was another call that was withdrawn"
+    )
 
 
 def _closing(around: Around, event: Happened) -> str:
