@@ -32,6 +32,7 @@ _coverage.set_option("run:core", "ctrace")  # the only one that knows contexts o
 _coverage.set_option("run:disable_warnings", ["no-data-collected"])  # some files run none of it
 _coverage.start()
 _seconds: dict[str, float] = {}
+_work: dict[str, float] = {}
 _failed: set[str] = set()
 
 
@@ -49,11 +50,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     _coverage.switch_context(item.nodeid)
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.process_time()
     try:
         return (yield)
     finally:
         _seconds[item.nodeid] = time.monotonic() - began
+        _work[item.nodeid] = time.process_time() - worked
         _coverage.switch_context("")
 
 
@@ -72,5 +74,12 @@ def pytest_sessionfinish() -> None:
             for test in tests:
                 if test in lines:
                     lines[test].setdefault(name, []).append(line)
-    out = {test: {"seconds": round(_seconds[test], 4), "lines": lines[test]} for test in lines}
+    out = {
+        test: {
+            "seconds": round(_seconds[test], 4),
+            "work": round(_work.get(test, 0.0), 4),
+            "lines": lines[test],
+        }
+        for test in lines
+    }
     Path(os.environ["AFPOOL_MUTATION_OUT"]).write_text(json.dumps(out))

@@ -96,7 +96,7 @@ def within(tests: list[Test], budget: float) -> list[Test]:
     taken: list[Test] = []
     spent = 0.0
     for test in tests:
-        spent += test.seconds
+        spent += test.cost
         if taken and spent > budget:
             break
         taken.append(test)
