@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 
 from afpool._base.compiled import Compiled
-from afpool.tools._correction import MAX_ISSUES, correction, quoted, type_name
+from afpool.tools._correction import MAX_EXCERPT, MAX_ISSUES, correction, quoted, type_name
+from afpool.tools._correction_large import faults_of_large
 
 SCHEMA = {
     "type": "object",
@@ -170,3 +171,54 @@ def test_quoting_never_fails() -> None:
     assert quoted({1: object()}) == "object"
     assert quoted("\ud800") == '"�"'
     assert type_name(object()) == "nothing"
+
+
+def test_a_quotation_is_cut_beyond_its_length_and_no_sooner() -> None:
+    text = "x" * MAX_EXCERPT
+    assert quoted(text) == f'"{text}"'
+    assert quoted(text + "y") == f'"{text}…"'
+
+
+# ---------------------------------------------------------------------------- large ones, place by place
+
+PLACES = {
+    "type": "object",
+    "required": ["q", 3],
+    "additionalProperties": False,
+    "properties": {
+        "q": {"type": "string", "maxLength": 3},
+        "open": {"properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+        "odd": {"patternProperties": {"^x": {}}, "additionalProperties": {"type": "string"}},
+        "rows": {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+        "both": {"allOf": [{"minimum": 3}, {"maximum": 1}]},
+        "by": {"$ref": "#/$defs/a~1b"},
+        "away": {"$ref": "https://example.org/other"},
+        "any": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "flag": True,
+    },
+    "$defs": {"a/b": {"enum": [1, 2]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        ({"q": "abc"}, []),
+        ({"q": "abcd"}, [(["q"], "maxLength")]),
+        ({"q": 1}, [(["q"], "type")]),
+        ({}, [(["q"], "required")]),
+        ({"q": "a", "w": 1, "v": 2}, [([], "additionalProperties")]),
+        ({"q": "a", "open": {"a": "x", "b": "x"}}, [(["open", "a"], "type")]),
+        ({"q": "a", "open": {"a": 1, "b": 2}}, [(["open", "b"], "type")]),
+        ({"q": "a", "odd": {"b": 2}}, []),  # which of the patterns it meets is not looked at
+        ({"q": "a", "rows": [1, 2, "x"]}, [(["rows", 2], "type")]),
+        ({"q": "a", "rows": "abc"}, []),
+        ({"q": "a", "both": 2}, [(["both"], "minimum"), (["both"], "maximum")]),
+        ({"q": "a", "by": 3}, [(["by"], "enum")]),
+        ({"q": "a", "by": 2, "away": 3, "flag": {}}, []),
+        ({"q": "a", "any": 1}, []),
+        ({"q": "a", "any": []}, [(["any"], "anyOf")]),
+    ],
+)
+def test_what_is_walked_is_found_at_its_place(args: Any, found: Any) -> None:
+    assert [(fault.path, fault.word) for fault in faults_of_large(args, PLACES)] == found

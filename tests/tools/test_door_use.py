@@ -452,6 +452,7 @@ async def test_what_the_calls_around_it_fetched_is_in_no_use_of_an_inner_one() -
         ({"q": "x" * 100_000, "n": 1}, {"q": "[100002 bytes of JSON]", "n": 1}),
         ({f"k{number}": "x" * 100 for number in range(10_000)}, None),
         ({"x" * 100_000: 1}, {"x" * 128 + "…": 1}),
+        ({"x" * 128: 1, "q": "x" * 100_000}, {"x" * 128: 1, "q": "[100002 bytes of JSON]"}),
         ({"ä" * 100_000: "ä" * 100_000}, {"ä" * 128 + "…": "[200002 bytes of JSON]"}),
         ({f"{'ä' * 200}{number}": "x" * 300 for number in range(10_000)}, None),
         ({"q": object(), **{f"k{number}": 1 for number in range(10_000)}}, None),

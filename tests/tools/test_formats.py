@@ -425,3 +425,10 @@ def test_a_name_that_gemini_refuses_comes_back_as_it_was() -> None:
 def test_formats_are_what_the_port_says() -> None:
     formats: list[ToolFormat] = list(ALL.values())
     assert all(callable(one.tools) for one in formats)
+
+
+def test_of_a_message_of_mcp_only_calls_of_tools_are_read() -> None:
+    params = {"name": "search", "arguments": {}}
+    other = {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}
+    assert MCP.calls([other]) == []
+    assert [call.name for call in MCP.calls([{**other, "method": "tools/call"}])] == ["search"]

@@ -201,6 +201,27 @@ def test_a_second_name_of_the_kind_costs_next_to_nothing() -> None:
     assert automaton.search("a" * 255 + "!", Work(400)) is False
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "is_found"),
+    [
+        ("a*", "", True),
+        ("a", "", False),
+        (r"\Aa", "ab", True),
+        (r"\Aa", "ba", False),
+        (r"a\Z", "ba", True),
+        (r"a\Z", "ab", False),
+        (r"a\b", "a_", False),  # which is a letter of a word
+        (r"a\b", "a-", True),
+        (r"a\B", "a_", True),
+        (r"(?a:a\b)", "aé", True),
+        (r"a\b", "aé", False),
+    ],
+)
+def test_places_in_a_text(pattern: str, text: str, is_found: bool) -> None:
+    assert found(pattern, text) is is_found
+    assert bool(re.search(pattern, text)) is is_found
+
+
 def test_work_that_does_not_suffice_is_said() -> None:
     automaton = Patterns([re.compile("a.{200}b")])
     with pytest.raises(Exhausted):

@@ -242,6 +242,7 @@ def test_the_size_is_what_a_model_is_given() -> None:
         ({"content": [{"type": "text", "text": '{"a": 1}'}]}, False, "no structured content"),
         ({"content": [{"type": "text", "text": "[1]"}]}, True, "an array of 1"),
         ({"content": [{"type": "text", "text": "nope"}]}, True, "null"),
+        ({"content": [{"type": "note", "text": "{}"}]}, True, "null"),
         ({"content": [{"type": "text", "text": "{}"}] * 2}, True, "null"),
         ({"structuredContent": None, "content": [{"type": "text", "text": "{}"}]}, True, "null"),
         ({"structuredContent": "secret"}, True, "a string of 6 characters"),
