@@ -36,6 +36,10 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 SETTLES: Final = 10.0
 """Seconds until every place is back: `settle_timeout`, `close_timeout`, a back-off, one after another."""
 
+FORGOTTEN: Final = 60.0
+"""Seconds until every key is forgotten. Most go with their idle client; a list that changed often is asked
+for up to half a minute later, and a listing that nobody waits for any more goes on until then."""
+
 
 @attrs.frozen
 class Bounds:
@@ -185,7 +189,7 @@ class Quiet:
         for why in self._held(runtime):
             self.books.broken(f"places at a quiet moment: {why}")
         self.work.held.clear()
-        await self._until(lambda: not self._kept(runtime), "keys are forgotten", self._patience)
+        await self._until(lambda: not self._kept(runtime), "keys are forgotten", FORGOTTEN)
         for why in self._kept(runtime, loudly=True):
             self.books.broken(f"at a quiet moment: {why}")
         await self._read()
