@@ -229,6 +229,10 @@ async def test_bad_arguments_are_refused_before_anything():
             server.complete({"type": "ref/prompt"}, "what", identity=ALICE),
             server.complete({"type": "ref/prompt"}, ("what", "a", "b"), identity=ALICE),
             server.complete({"type": "ref/prompt"}, {"name": "a", "value": "b"}, identity=ALICE),
+            server.complete({"type": "ref/prompt"}, ("a", 7), identity=ALICE),
+            server.complete({"type": "ref/prompt"}, (7, "a"), identity=ALICE),
+            server.complete({"type": "ref/prompt"}, ("a", "b"), context={"c": 7}, identity=ALICE),
+            server.complete({"type": "ref/prompt"}, ("a", "b"), context={7: "c"}, identity=ALICE),
             server.set_log_level("loud", identity=ALICE),
             server.set_log_level({}, identity=ALICE),
         ]

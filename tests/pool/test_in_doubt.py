@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import trio
 
@@ -104,6 +106,10 @@ async def test_the_repeats_are_counted(autojump_clock):
         assert here.sent() == 4
         assert len(asked.uses) == 3
         assert here.server.execution_count("echo") == 1
+        times = [arrival.time for arrival in here.server.arrivals("tools/call")]
+        waits = [later - earlier for earlier, later in itertools.pairwise(times)]
+        # doubling, and half of each by chance
+        assert all(most / 2 <= wait < most + 0.05 for wait, most in zip(waits, (0.2, 0.4, 0.8), strict=True))
 
 
 async def test_a_repeat_passes_every_check_again_and_a_refusal_leaves_the_doubt(autojump_clock):

@@ -11,7 +11,20 @@ import afpool
 from afpool import CredentialRequirement, HttpTransport, Identity, Plan, Server
 from afpool.testing import FakeServer, FakeTool, Hang, Status, echo_tool
 from afpool.testing import Hold as HoldAnswer
-from tests.pool.kit import ALICE, BOB, CAROL, Hold, person, quiet, refused, start, until, world
+from tests.pool.kit import (
+    ALICE,
+    BOB,
+    CAROL,
+    Hold,
+    Host,
+    http_transport,
+    person,
+    quiet,
+    refused,
+    start,
+    until,
+    world,
+)
 
 if TYPE_CHECKING:
     from tests.pool.kit import World
@@ -256,6 +269,16 @@ async def test_a_plan_that_is_none(bad):
         error = await refused(pool.tools(ALICE), "plan-failed")
         assert "ZeroDivision" in str(error) or bad != "raises"
         await refused(pool.tools(ALICE), "plan-failed")  # no back-off from the app's own word
+
+
+async def test_a_servers_own_plan_comes_before_the_pools():
+    async with FakeServer.http() as server:
+        host = Host(http_transport(server))
+        own = Plan(transport=HttpTransport(url=server.url, headers={"x-plan": "own"}))
+        async with afpool.open_pool([Server(name="files", plan=own)], plan=host.plan) as pool:
+            await pool.tools(ALICE)
+        assert host.planned == 0
+        assert {arrival.headers["x-plan"] for arrival in server.arrivals("tools/list")} == {"own"}
 
 
 async def test_a_plan_that_fails_is_one_keys_trouble():
