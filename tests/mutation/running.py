@@ -46,7 +46,8 @@ def run(
     places = Places(tree)
     given = []
     for change in changes:
-        lines = places.of(change)
+        # lines that were run before the file was changed say no more than which function it was
+        lines = (moved and places.around(change)) or places.of(change)
         tests = reach.of(lines)
         imports = [] if tests else reach.at_import(lines)
         # who traces for itself (`machine_tears`) is not seen at a line that only it runs
