@@ -3,8 +3,8 @@
 * The first response is the answer, under whatever id: the exchange says whose it is. Only in a further stream
   of the same answer (`take_rest`) does the request's own id count, since that is no exchange of its own.
 * But a result under the id of another request of this client is that one's (a copy, or one that somebody on
-  the way has kept). In an event stream it is passed over; where a body holds nothing else the call fails, and
-  no kept connection is used again: what comes next on it may be one answer behind as well.
+  the way has kept), and is passed over. Where nothing else comes the call fails, and no kept connection is
+  used again: what comes next on it may be one answer behind as well.
 * Notifications and requests of the server that come before the response are passed on in the order in which
   they came; what a further stream replays is passed on once.
 * What cannot be read costs itself alone: one unreadable event is no reason to lose the response behind it.
@@ -60,6 +60,7 @@ class AnswerSink:
         "_ids",
         "_max",
         "_on_message",
+        "_passed_over",
         "headers",
         "kind",
         "message",
@@ -80,6 +81,7 @@ class AnswerSink:
     ) -> None:
         self.own_id = own_id
         self._counted = counted
+        self._passed_over = False
         self._max = max_message
         self._on_message = on_message
         self.on_progress = on_progress
@@ -178,8 +180,11 @@ class AnswerSink:
 
     def _take(self, message: Message) -> None:
         if message.is_response:
-            if self.message is None and not self._is_anothers(message):
-                self.message = message
+            if self.message is None:
+                if self._is_anothers(message):
+                    self._passed_over = True
+                else:
+                    self.message = message
         elif message.method == "notifications/progress":
             if self.on_progress is not None and (read := read_progress(message)) is not None:
                 self.on_progress(read[1])
@@ -206,6 +211,11 @@ class AnswerSink:
             self._chunks = []
             if body and self.kind is not BodyKind.SSE:
                 self._read(body)
+        if self._passed_over and self.message is None:
+            raise ServerFailed(
+                "the answer is that of another request; whether this one ran is not known",
+                http_status=self.status,
+            )
         if not self.size and self.kind is not BodyKind.SSE:
             self.kind = BodyKind.EMPTY  # whatever its head says of the type of nothing
         return Answer(self.message, self.status, self.headers, self.kind, body[:HINT_BYTES], self.size)
@@ -217,11 +227,6 @@ class AnswerSink:
             return
         for message in messages:
             self._take(message)
-        if self.message is None and any(map(self._is_anothers, messages)):
-            raise ServerFailed(
-                "the answer is that of another request; whether this one ran is not known",
-                http_status=self.status,
-            )
 
     def too_large(self) -> TooLarge:
         """Make the error of an answer over the cap."""

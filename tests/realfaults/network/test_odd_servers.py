@@ -179,7 +179,7 @@ def piecewise(first: bytes, piece: bytes) -> Callable[[Any, bytes], Awaitable[No
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-EVENTS_CLOSED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+CHUNKED_EVENTS = CHUNKED.replace(b"application/json", b"text/event-stream")
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 
 
@@ -244,8 +244,8 @@ async def test_an_answer_that_is_one_behind_is_nobodys(events: bool):
         earlier.append(result(number, f"answer to {number.decode()}"))
         body = earlier[-2] if len(earlier) == 3 else earlier[-1]
         if events:
-            await stream.send_all(EVENTS_CLOSED + b"data: " + body + b"\n\n")
-            await stream.aclose()
+            event = b"data: " + body + b"\n\n"
+            await stream.send_all(CHUNKED_EVENTS + b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event))
         else:
             await stream.send_all(http(body))
 
