@@ -187,11 +187,18 @@ class _Reader:
 
     def _row(self, flags: int) -> _Node:
         parts: list[_Node] = []
+        self._comments()
         while self.at < len(self.source) and self.source[self.at] not in "|)":
             part = self._part(flags)
+            self._comments()  # a repeat behind one is of what stands before it
             if part is not None:
                 parts.append(self._repeated(part))
+                self._comments()
         return parts[0] if len(parts) == 1 else _Row(parts)
+
+    def _comments(self) -> None:
+        while self.source.startswith("(?#", self.at):
+            self.at = self.source.index(")", self.at) + 1
 
     def _part(self, flags: int) -> _Node | None:
         letter = self.source[self.at]
@@ -242,9 +249,6 @@ class _Reader:
         for sign, what in _NEVER_MATCHED.items():
             if self.source.startswith(sign, self.at):
                 self._never(what)
-        if self.source.startswith("?#", self.at):
-            self.at = self.source.index(")", self.at) + 1
-            return None
         if self.source.startswith("?P<", self.at):
             self.at = self.source.index(">", self.at) + 1
         else:

@@ -130,6 +130,16 @@ def test_what_no_automaton_matches_is_refused_with_an_alternative(pattern: str, 
     assert repr(pattern) in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["^a(?#c){2}$", "^a(?#c)(?#d)*b$", "^(?#c)a?(?#c)b$", "^a(?#c)|b(?#c)+c$", "^(ab)(?#c){2}(?#c)$"],
+)
+@pytest.mark.parametrize("name", ["a", "aa", "ab", "aab", "b", "bbc", "abab", ""])
+def test_a_repeat_behind_a_comment_is_of_what_stands_before_the_comment(pattern: str, name: str) -> None:
+    found = Patterns([compile_pattern(pattern)]).search(name, Work(1_000))
+    assert found == (re.search(pattern, name) is not None)
+
+
 @pytest.mark.parametrize("pattern", ["(?x) a b", re.compile("a b", re.VERBOSE), "a(?x:b c)"], ids=str)
 def test_a_verbose_pattern_is_refused(pattern: str | re.Pattern[str]) -> None:
     with pytest.raises(PatternRefused, match="verbose"):
