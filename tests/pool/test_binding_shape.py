@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from afpool.testing import FakeTool
+from afpool.testing import FakeTool, Result
 from tests.pool.kit import ALICE, BOB, world
 
 SCHEMA = {
@@ -21,6 +21,15 @@ MEMBERS: dict[str, Any] = {
     "annotations": {"readOnlyHint": True},
     "title": "Find",
 }
+
+
+async def test_a_tool_that_says_nothing_of_its_arguments_takes_any() -> None:
+    async with world() as here:
+        here.server.on("tools/list", Result({"tools": [{"name": "bare"}]}))
+        tool = await here.tool(name="bare")
+        assert tool.input_schema == {}
+        assert tool.output_schema is None
+        assert tool.description == "MCP tool: bare"
 
 
 async def test_a_tool_is_as_it_was_listed() -> None:

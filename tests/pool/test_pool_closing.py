@@ -130,6 +130,7 @@ async def test_what_does_not_end_is_ended(era, autojump_clock):
             assert call.error is not None
             assert (call.error.code, call.error.delivery) == ("pool-closed", "in-doubt"), call.error
         assert (report.closed, report.killed, report.abandoned, report.calls_left) == (0, 0, 1, 3)
+        assert w.pool.openings.counts.abandoned == 1
         assert w.server.executions["stuck"] == 3
         await w.server.wait_until(lambda: w.server.connections == 0)
         assert w.pool.running == {}

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 import afpool
-from afpool import CredentialRequirement, HttpTransport, Identity, Plan, Server
+from afpool import CredentialRequirement, HttpTransport, Identity, NeedsAuthorization, Plan, Server
+from afpool.pool import _openings
 from afpool.testing import FakeServer, FakeTool, Hang, Status, echo_tool
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import (
@@ -223,6 +224,33 @@ async def test_a_refresh_and_another_plan_try_at_once(autojump_clock):
             assert openings(w) == 3
 
 
+async def test_who_has_consented_meanwhile_is_not_backed_off_from():
+    async with world(credential=True) as w:
+        given = w.host.get
+
+        async def get(request: Any) -> NeedsAuthorization:
+            await trio.lowlevel.checkpoint()
+            return NeedsAuthorization("https://example.org/consent", "session-1")
+
+        w.host.get = get
+        await refused(w.pool.tools(ALICE), "authorization-required")
+        w.host.get = given
+        await (await w.tool()).call(identity=ALICE)
+
+
+async def test_where_many_back_offs_are_kept_those_that_are_over_go(autojump_clock, monkeypatch):
+    monkeypatch.setattr(_openings, "BACKOFFS_KEPT", 2)
+    with trio.fail_after(100):
+        async with world() as w:
+            w.server.on("initialize", Status(503))
+            await refused(w.pool.tools(ALICE), "open-failed")
+            await trio.sleep(1)
+            await refused(w.pool.tools(BOB), "open-failed")
+            await refused(w.pool.tools(CAROL), "open-failed")
+            kept = {key for key, _ in w.pool.openings._backoffs}
+            assert kept == {w.pool.key_of(who, "files") for who in (BOB, CAROL)}
+
+
 async def test_a_back_off_is_the_keys_own():
     async with world() as w:
         w.server.on("initialize", Status(503), times=1)
@@ -398,7 +426,7 @@ async def test_an_opening_that_finds_no_idle_client_waits():
 
 
 async def test_an_opening_that_replaces_a_cancelled_one_gets_its_room():
-    """One that was cancelled may not have ended when its key's next one waits for room: each has a mark of its own."""
+    """One that was cancelled may not have ended when its key's next one waits: each has a mark of its own."""
     async with world(tools=[FakeTool("block")], pool={"max_clients": 1}) as w, trio.open_nursery() as nursery:
         bobs = await w.tool(BOB, "block")
         block = await w.tool(name="block")
@@ -495,6 +523,20 @@ async def test_a_call_after_an_eviction_waits_for_the_close_and_opens_in_the_sam
         assert (await w.tool()).binding.actor is actor
 
 
+async def test_a_client_that_cannot_be_closed_in_order_is_killed(monkeypatch):
+    async def aclose(self, deadline):
+        raise RuntimeError("no")
+
+    async with world() as w:
+        await w.tool()
+        (client,) = w.pool.openings.clients.values()
+        monkeypatch.setattr(type(client), "aclose", aclose)
+        await w.evict()
+        counts = w.pool.openings.counts
+        assert (counts.closed, counts.killed) == (0, 1)
+        await w.server.wait_until(lambda: w.server.connections == 0)
+
+
 async def test_an_idle_client_is_closed(autojump_clock):
     with trio.fail_after(5000):
         async with world(pool={"idle_timeout": 100.0, "list_ttl": 5000.0}) as w:
@@ -519,6 +561,21 @@ async def test_a_client_in_use_is_not_idle(autojump_clock):
             assert openings(w) == 1
             await trio.sleep(51)
             assert not w.pool.openings.clients
+
+
+async def test_a_client_in_use_outlives_its_age_by_a_tenth(autojump_clock):
+    with trio.fail_after(5000):
+        tools = [FakeTool("long", delay=500.0)]
+        async with world(tools=tools, pool={"max_age": 100.0}) as w, trio.open_nursery() as nursery:
+            tool = await w.tool(name="long")
+            (client,) = w.pool.openings.clients.values()
+            call = start(nursery, lambda: tool.call(identity=ALICE, deadline=trio.current_time() + 1000))
+            await trio.sleep(client.ends_at + 9.9 - trio.current_time())
+            assert client.ended is None
+            await trio.sleep(2)
+            assert client.ended.kind == "aged"
+            await call.done.wait()
+            assert call.error is None
 
 
 async def test_a_client_that_is_too_old_is_replaced_and_whoever_waits_on_it_is_told_so(autojump_clock):

@@ -22,6 +22,7 @@ from afpool.tools._wants import (
     resolve_wants,
     wants_needs_store_refusal,
 )
+from afpool.tools._wants_words import like_a_ref, told_kind, told_name
 from tests.tools.store_kit import OTHER, ROWS, SCOPE, Store, ref_number
 
 WANTS = {"rows": ROWS}
@@ -371,6 +372,26 @@ async def test_a_mistyped_ref_is_repeated() -> None:
     outcome = await refused(Store(), {"rows": "art_sales"})
     assert outcome.refusals[0].ref == "art_sales"
     assert 'art_sales, given as "rows"' in outcome.refusal
+
+
+@pytest.mark.parametrize(("told", "most"), [(told_name, 64), (told_kind, 100)])
+def test_names_and_kinds_are_cut_beyond_their_length_and_no_sooner(told: Any, most: int) -> None:
+    assert told("x" * most) == f'"{"x" * most}"'
+    assert told("x" * (most + 1)) == f'"{"x" * (most - 1)}…"'
+
+
+@pytest.mark.parametrize(
+    ("spoken", "repeated"),
+    [
+        ("art_" + "x" * 60, True),
+        ("art_" + "x" * 61, False),
+        ("art_", False),
+        ("art_x y", False),
+        ("x", False),
+    ],
+)
+def test_only_what_looks_like_a_ref_is_repeated(spoken: str, repeated: bool) -> None:
+    assert like_a_ref(spoken) == (spoken if repeated else None)
 
 
 async def test_labels_and_kinds_stay_one_quoted_line() -> None:
