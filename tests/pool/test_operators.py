@@ -198,6 +198,15 @@ async def test_another_configuration_leaves_a_server_held_and_forgets_one_that_w
         await tool.call(identity=ALICE)
 
 
+async def test_a_held_server_holds_no_other():
+    async with several("files", "mail") as h:
+        await h.tool("files")
+        other = await h.tool("mail")
+        assert h.pool.pause_server("files") == 1
+        await other.call(identity=ALICE)
+        assert not other.binding.actor.machine.limits.halted
+
+
 async def test_a_key_that_outlives_the_removal_of_a_held_server_is_free_when_it_is_back():
     async with several("files") as h:
         old = await h.tool("files")

@@ -8,8 +8,20 @@ import pytest
 import trio
 
 import afpool
-from afpool import CredentialRequirement, HttpTransport, Identity, NeedsAuthorization, Plan, Server
+from afpool import (
+    AuthorizationRequired,
+    ConnectionLost,
+    CredentialRequirement,
+    DeadlineExceeded,
+    HttpTransport,
+    Identity,
+    NeedsAuthorization,
+    OpenFailed,
+    Plan,
+    Server,
+)
 from afpool.pool import _openings
+from afpool.pool._openings import as_open_failure
 from afpool.testing import FakeServer, FakeTool, Hang, Status, echo_tool
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import (
@@ -366,6 +378,13 @@ async def test_another_context_at_a_list_lets_the_old_client_finish():
         assert w.server.count("DELETE") == 1
 
 
+async def test_warm_opens_nothing_where_one_of_the_names_is_none():
+    async with world() as w:
+        with pytest.raises(LookupError):
+            await w.pool.warm(ALICE, ["files", "no-such"])
+        assert openings(w) == 0
+
+
 async def test_warm_opens_ahead_of_need():
     async with world() as w:
         await w.pool.warm(ALICE)
@@ -620,6 +639,19 @@ async def test_a_client_is_closed_that_was_in_use_when_its_time_had_come(autojum
 
 
 # ---------------------------------------------------------------------------- what cannot be opened
+
+
+def test_what_befell_an_opening_says_that_nothing_of_a_call_was_sent():
+    refusal = AuthorizationRequired("consent first", delivery="not-sent")
+    assert as_open_failure(refusal) is refusal
+    late = DeadlineExceeded("late", delivery="not-sent")
+    lost = ConnectionLost("lost", delivery="in-doubt", retry_after=2.0).saying("stage", "connect")
+    for error, kind in ((late, OpenFailed), (lost, ConnectionLost)):
+        failure = as_open_failure(error)
+        assert type(failure) is kind
+        assert (failure.delivery, failure.__cause__) == ("not-sent", error)
+        assert (failure.retry_after, failure.noted) == (error.retry_after, error.noted)
+        assert failure.message.startswith(error.message)
 
 
 async def test_nobody_listens():
