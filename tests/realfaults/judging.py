@@ -20,14 +20,14 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
-from tests.realfaults.chaos import answer_of, digest_of, owner
+from tests.realfaults.running import answer_of, digest_of, owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from tests.realfaults.chaos import Facts, Told
     from tests.realfaults.proxy import Passage
+    from tests.realfaults.running import Facts, Told
 
 LATE: Final = 1.0
 _NUMBER: Final = re.compile(rb'"arguments":\{"n":(\d+),')

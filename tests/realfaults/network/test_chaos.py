@@ -13,8 +13,8 @@ import attrs
 import pytest
 import trio
 
-from tests.realfaults.chaos import ERAS, WAYS_THERE, Facts, Run
 from tests.realfaults.judging import judge
+from tests.realfaults.running import ERAS, WAYS_THERE, Facts, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

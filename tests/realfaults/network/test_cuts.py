@@ -15,14 +15,14 @@ import afpool
 from afpool import AfpoolError, HttpTransport, Plan, Server, TlsConfig, WebSocketTransport
 from afpool.testing import FakeServer, FakeTool, echo_tool
 from tests.pool.kit import ALICE, BOB, quiet, refused, start, until
-from tests.realfaults.chaos import descriptors, tls
 from tests.realfaults.proxy import Fault, Passage, Proxy
+from tests.realfaults.running import descriptors, tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PATIENCE = 20.0
-WORK = 0.6
+WORK = 0.35
 
 
 @contextlib.asynccontextmanager
