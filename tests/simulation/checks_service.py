@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -71,9 +70,9 @@ class Story:
     away: WentAway | None = None
 
     @property
-    def slow(self) -> bool:
-        """Whether its client takes its time to read."""
-        return any(later.at - sooner.at > 0.005 for sooner, later in pairwise(self.pieces))
+    def slow(self) -> float:
+        """Seconds that its client took to read."""
+        return self.asked.slow * len(self.pieces)
 
     @property
     def status(self) -> int | None:
@@ -249,8 +248,7 @@ def check_once(told: Told) -> Iterator[Violation]:
         if story.over is None:
             yield Violation("N5", asked.seq, f"{label} ({asked.what}) of {asked.client} never ended")
             continue
-        slow = sum(later.at - sooner.at for sooner, later in pairwise(story.pieces))
-        took = story.over.at - asked.at - slow
+        took = story.over.at - asked.at - story.slow
         if asked.what in ASKING and took > BOUND:
             yield Violation("N5", story.over.seq, f"{label} ({asked.what}) took {took:.1f} s")
         if story.away is not None and not story.away.told:
@@ -275,8 +273,7 @@ def check_ended(told: Told) -> Iterator[Violation]:
         known = told.ends(asked.token, asked.at)[1]
         if known <= asked.at or asked.what not in {"call", "hear"}:
             continue
-        reading = max((b.at - a.at for a, b in pairwise(story.pieces)), default=0.0)
-        if story.over.at > known + SWEPT + reading and not story.slow:
+        if story.over.at > known + SWEPT + story.slow:
             text = f"{label} ({asked.what}) went on {story.over.at - known:.1f} s after its token's end"
             yield Violation("N6", story.over.seq, text)
     for left in of(told.facts, Left):

@@ -231,6 +231,8 @@ class Run:
         self.sim.note(f"STEP {s.describe(step)}")
         self.counts[f"step:{name}"] += 1
         if isinstance(step, SERVICE):
+            if self.service is not None:
+                self.service.pending += 1
             self.start(name, self.at_service, step)
             return
         if isinstance(step, s.Work):
@@ -282,7 +284,10 @@ class Run:
         """Do what clients of the service do, and who runs it. Raises Skip where there is none."""
         if self.service is None:
             raise Skip
-        await self.service.do(step)
+        try:
+            await self.service.do(step)
+        finally:
+            self.service.pending -= 1
 
     async def next_end(self) -> None:
         """Wait until one of the run's tasks has ended."""

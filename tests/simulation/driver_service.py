@@ -68,6 +68,7 @@ class ServiceRun:
         self.others = False
         self.few = False
         self.draining = False
+        self.pending = 0
         self.service: Service | None = None
         self._leave = trio.Event()
         self._left = trio.Event()
@@ -278,16 +279,16 @@ class ServiceRun:
 
         run = self.run
         with trio.move_on_after(OUT):
-            while self.clients.open and not self._leave.is_set():
-                await self.clients.next_end()
+            while self.pending and not self._leave.is_set():
+                await run.next_end()
         self._leave.set()
         with trio.move_on_after(OUT) as scope:
             await self._left.wait()
         if scope.cancelled_caught:
             run.failures.append("N6 the service is not left")
         with trio.move_on_after(OUT):
-            while self.clients.open:
-                await self.clients.next_end()
+            while self.pending:
+                await run.next_end()
         run.failures += [str(each) for each in judge_service(self.ground.facts, self.spec, self.world)]
         run.failures += list(self._secrets())
         for (place,) in self.places.values():

@@ -104,18 +104,12 @@ class Clients:
         self.service = service
         self.known: dict[str, Client] = {}
         self.open: dict[str, Exchange] = {}
-        self._ended = trio.Event()
         self._asked: dict[int, set[str]] = {}
         self._numbers = 0
 
     def sessions(self) -> Iterator[str]:
         """The ids of all sessions that there were."""
         return (client.session for client in self.known.values() if client.session is not None)
-
-    async def next_end(self) -> None:
-        """Wait until a request has ended."""
-        self._ended = trio.Event()
-        await self._ended.wait()
 
     def _client(self, name: str) -> Client:
         if name not in self.known:
@@ -174,6 +168,7 @@ class Clients:
                 tool=tool,
                 server=server,
                 rpc=None if message is None else message.get("id"),
+                slow=slow,
             )
         )
         self.open[label] = exchange
@@ -188,7 +183,6 @@ class Clients:
             self.service.ground.file(Over(request=label))
             del self.open[label]
             exchange.over.set()
-            self._ended.set()
         return exchange
 
     async def _goes(self, exchange: Exchange, after: float) -> None:

@@ -22,6 +22,7 @@ class Presented(Fact):
         session: The label of the client whose session it named; None for none.
         tool: Of a call: its kind.
         rpc: Its JSON-RPC id.
+        slow: Seconds that its client takes to read each piece.
     """
 
     request: str
@@ -33,6 +34,7 @@ class Presented(Fact):
     tool: str = ""
     server: str = ""
     rpc: Any = None
+    slow: float = 0.0
 
 
 @attrs.define(eq=False, kw_only=True)
