@@ -1,6 +1,6 @@
 """What one tenant's trouble costs the others, on the wall clock and on real sockets.
 
-    python benchmarks/neighbours.py [--only WORD] [--rounds 10] [--seconds 2] [--tries 2]
+    python benchmarks/neighbours.py [--only WORD] [--rounds 10] [--seconds 2] [--tries 2] [--freeze]
 
 Twenty healthy tenants call at a fixed rate (`RATE` a second each, whether or not the calls before have ended)
 servers of five kinds, where a call takes `SERVICE` seconds. For each case four windows take turns, ten times:
@@ -16,6 +16,7 @@ by 20 % or more, or where a case could not be judged.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import statistics
 import sys
@@ -106,7 +107,7 @@ async def window(town: Town, seconds: float) -> Window:
     )
 
 
-async def measure(case: Case, rounds: int, seconds: float) -> Outcome:
+async def measure(case: Case, rounds: int, seconds: float, freeze: bool) -> Outcome:
     """All rounds of one case."""
     outcome = Outcome(case)
     with Processes() as processes:
@@ -115,6 +116,9 @@ async def measure(case: Case, rounds: int, seconds: float) -> Outcome:
         async with opened(town) as town.pool:
             await town.settle_in()
             await town.live(min(1.0, seconds))
+            if freeze:
+                gc.collect()
+                gc.freeze()
             for _ in range(rounds):
                 for name in WINDOWS[:2]:
                     outcome.windows[name].append(await window(town, seconds))
@@ -183,6 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a window")
     parser.add_argument("--tries", type=int, default=2, help="how often a case that does not count is made")
+    parser.add_argument("--freeze", action="store_true", help="gc.freeze() once all is open")
     options = parser.parse_args(arguments)
     print(
         f"{TENANTS} healthy tenants, {RATE:g} calls a second each, of {1000 * SERVICE:g} ms; "
@@ -193,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.only not in case.name:
             continue
         for _ in range(options.tries):
-            outcome = trio.run(measure, case, options.rounds, options.seconds)
+            outcome = trio.run(measure, case, options.rounds, options.seconds, options.freeze)
             show(outcome)
             if outcome.counts:
                 break
