@@ -68,7 +68,7 @@ def in_sample(changes: list[Change], share: float) -> list[Change]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--all", action="store_true", help="every change; hours")
     parser.add_argument("--part", help="K/N: the K-th of N equal parts of all")
     parser.add_argument(

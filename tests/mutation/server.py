@@ -33,6 +33,8 @@ ROOT = Path.cwd()
 FIRST = 20.0  # seconds for what comes before the first test
 TIMES = 12.0  # how much longer than usual a test may take
 AT_LEAST = 12.0
+IN_CONTROL = 300  # tests that are run with no change first
+UNFIT = 10  # of them may fail, and are left out: more, and something is wrong with this process
 MEMORY = 6 << 30
 
 # what a child says, a line each; the last one it says is its verdict
@@ -57,7 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    listed = Path(session.config.getoption("--mutation-jobs"))
+    options: Any = session.config.option
+    listed = Path(options.mutation_jobs)
     jobs = [json.loads(line) for line in listed.read_text().splitlines()]
     items = {item.nodeid: item for item in session.items}
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
@@ -66,20 +69,25 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     capture.suspend_global_capture(in_=True)
     gc.collect()
     gc.freeze()
-    with os.fdopen(session.config.getoption("--mutation-out"), "w") as out:
+    with os.fdopen(options.mutation_out, "w") as out:
         server = _Server(session, items, known, out)
-        workers = session.config.getoption("--mutation-workers")
+        workers = options.mutation_workers
         # without any change the tests pass here, too: what is noticed later is the change
-        server.serve([_control(jobs)], 1)
+        for _ in range(UNFIT):
+            server.serve([_control(jobs)], 1)
+            unfit = server.noticed_by
+            if not unfit:
+                break
+            for job in jobs:
+                job["tests"] = [test for test in job["tests"] if test != unfit]
         server.serve(jobs, workers)
     return True
 
 
 def _control(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    tests = list(
-        dict.fromkeys(test for turn in range(3) for job in jobs for test in job["tests"][turn : turn + 1])
-    )
-    return {"name": CONTROL, "change": None, "tests": tests[:300], "seconds": {}, "imports": False}
+    turns = (job["tests"][turn : turn + 1] for turn in range(3) for job in jobs)
+    tests = list(dict.fromkeys(test for turn in turns for test in turn))
+    return {"name": CONTROL, "change": None, "tests": tests[:IN_CONTROL], "seconds": {}, "imports": False}
 
 
 class _Server:
@@ -87,6 +95,7 @@ class _Server:
         self.session, self.items, self.known, self.out = session, items, known, out
         self.selector = selectors.DefaultSelector()
         self.killers: dict[str, list[str]] = {}
+        self.noticed_by = ""  # by which test what was run last was noticed
 
     def serve(self, jobs: list[dict[str, Any]], workers: int) -> None:
         waiting = list(reversed(jobs))
@@ -166,6 +175,7 @@ class _Server:
                 killers.remove(by)
             killers.insert(0, by)
             del killers[6:]
+        self.noticed_by = by if word == KILLED else ""
         seconds = round(time.monotonic() - child.began, 2)
         said = {"name": child.job["name"], "verdict": word, "by": by, "seconds": seconds}
         self.out.write(json.dumps(said) + "\n")
