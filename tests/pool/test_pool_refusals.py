@@ -10,6 +10,7 @@ import trio
 import afpool
 import afpool.testing
 from afpool import Identity, IdentityMismatch, Server
+from afpool.pool._asking import same_caller
 from afpool.testing import FakeTool, echo_tool
 from tests.pool.kit import ALICE, BOB, CAROL, memory_world, quiet, raises, refused, until, world
 
@@ -247,3 +248,19 @@ async def test_two_servers_of_one_name_are_refused():
     with pytest.raises(ValueError, match="two servers"):
         async with afpool.open_pool([Server(name="a"), Server(name="a")], plan=lambda server, who: None):
             pass
+
+
+def test_a_caller_that_has_to_stay_who_he_is():
+    said = [ALICE]
+    caller = same_caller(lambda: said[0])
+    assert callable(caller)
+    assert caller() is ALICE
+    for other in (BOB, None):
+        said[0] = other
+        with pytest.raises(IdentityMismatch, match="not who began the call any more"):
+            caller()
+    for stays in (ALICE, None, caller):
+        assert same_caller(stays) is stays
+    nobody = same_caller(lambda: None)
+    assert callable(nobody)
+    assert nobody() is None
