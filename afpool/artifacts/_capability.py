@@ -4,6 +4,8 @@ Rules:
 
 * The scope is closed over: nothing that is passed to a verb changes whose artifacts they are.
 * The origin is the host's: what a caller puts in its place is overwritten.
+* The words of what is put are told again, by whoever comes upon it: they are stored without what is secret to
+  whoever puts.
 * Facts come in the order in which things happened, after they have: of a put what it gave up, then what it
   stored. Deleting and listing are on no record.
 * A store that answers with another artifact than it was asked for is not believed; one whose answer has not
@@ -13,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 import attrs
 import trio
@@ -42,10 +44,13 @@ from ._types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
+    from collections.abc import AsyncIterable, AsyncIterator, Callable
 
     from ._facts import ArtifactOp, ArtifactRefusalReason, FactSink
     from ._types import ArtifactScope
+
+
+New = TypeVar("New", NewArtifact, NewStream)
 
 
 class Artifacts(Protocol):
@@ -82,11 +87,17 @@ class Artifacts(Protocol):
 class BoundArtifacts:
     """A store seen from inside one scope. Made by `bind_artifacts`."""
 
-    __slots__ = ("_on_fact", "_origin", "_scope", "_store")
+    __slots__ = ("_on_fact", "_origin", "_scope", "_store", "_words")
 
     def __init__(
-        self, store: ArtifactStore, scope: ArtifactScope, origin: Origin | None, on_fact: FactSink | None
+        self,
+        store: ArtifactStore,
+        scope: ArtifactScope,
+        origin: Origin | None,
+        on_fact: FactSink | None,
+        words: Callable[[str], str] | None = None,
     ) -> None:
+        self._words = words
         self._store = store
         self._scope = scope
         self._origin = origin
@@ -106,7 +117,7 @@ class BoundArtifacts:
             ArtifactStoreError: The store failed.
         """
         if isinstance(new, NewArtifact):
-            new = attrs.evolve(new, origin=self._origin)
+            new = self._own(new)
         try:
             meta = await self._store.put(self._scope, new, on_swept=self._expired)
         except (UnknownParentRefError, InvalidArtifactError) as error:
@@ -157,6 +168,15 @@ class BoundArtifacts:
         """Give the same artifacts seen without anything being recorded, for looking around."""
         return BoundArtifacts(self._store, self._scope, None, None)
 
+    def _own(self, new: New) -> New:
+        """Give what is put with the origin of the host, in words that may be told again."""
+        words = self._words
+        if words is None:
+            return attrs.evolve(new, origin=self._origin)
+        told = {"kind": new.kind, "media_type": new.media_type, "label": new.label}
+        clean: dict[str, Any] = {name: words(word) for name, word in told.items() if isinstance(word, str)}
+        return attrs.evolve(new, origin=self._origin, **clean)
+
     def _expired(self, swept: Swept) -> None:
         self._tell(ArtifactExpired(swept.ref, swept.reason, swept.kind, swept.bytes))
 
@@ -185,7 +205,7 @@ class BoundStreamingArtifacts(BoundArtifacts):
     async def put_stream(self, new: NewStream, chunks: AsyncIterable[bytes]) -> ArtifactMeta:
         """Store what `chunks` hold; see `StreamingArtifactStore.put_stream`."""
         if isinstance(new, NewStream):
-            new = attrs.evolve(new, origin=self._origin)
+            new = self._own(new)
         store = cast("StreamingArtifactStore", self._store)
         try:
             meta = await store.put_stream(self._scope, new, chunks, on_swept=self._expired)
@@ -219,6 +239,7 @@ def bind_artifacts(
     *,
     origin: Origin | None = None,
     on_fact: FactSink | None = None,
+    words: Callable[[str], str] | None = None,
 ) -> BoundArtifacts:
     """Bind a store to one scope.
 
@@ -227,6 +248,8 @@ def bind_artifacts(
         scope: Whose artifacts.
         origin: What is noted on everything that is put; a caller's own is discarded.
         on_fact: Told of what happens, synchronously; one that raises misses a fact and disturbs no verb.
+        words: Takes what is secret out of the words that are put (kind, media type, label): they are told
+            again whenever the artifact is. Synchronous, must not raise.
 
     Raises:
         TypeError: `scope` is no `Identity`.
@@ -234,7 +257,7 @@ def bind_artifacts(
     # what `isinstance(store, StreamingArtifactStore)` asks, without its price: this is done for every call
     streaming = callable(getattr(store, "put_stream", None)) and callable(getattr(store, "get_stream", None))
     kind = BoundStreamingArtifacts if streaming else BoundArtifacts
-    return kind(store, checked_scope(scope), origin, on_fact)
+    return kind(store, checked_scope(scope), origin, on_fact, words)
 
 
 _HOW: Final = (

@@ -225,7 +225,7 @@ class Writer:
             return []
         try:
             self._connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 -- of SQLite's, or its lack of memory
+        except sqlite3.Error as error:
             self._roll_back()
             for job in batch:
                 job.error = job.error or failure(error, IN_DOUBT, "committing")

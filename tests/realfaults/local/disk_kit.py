@@ -77,7 +77,7 @@ def small_disk(folder: Path, size: int = 2**20, inodes: int = 64) -> Iterator[Di
     """Have a disk of so many bytes and files in place of a folder."""
     folder.mkdir()
     options = f"size={size},nr_inodes={inodes},mode=0700"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode == 0:
         try:
             yield Disk(folder, size, mounted=True)

@@ -173,7 +173,7 @@ async def test_a_child_that_fills_stderr_without_end(tmp_path: Path):
         for number in range(2, 12):
             assert await asked(tool, n=number) == f"{number}"
             assert await asked(other, person(1), n=100 + number) == f"{100 + number}"
-        client = pool._existing(pool.key_of(ALICE, "files")).machine.client.handle
+        client = pool._existing(pool.key_of(ALICE, "files")).machine.client.handle  # type: ignore[union-attr]
         assert len(client.process._ring) <= 2 * 16 * 1024
 
 

@@ -28,7 +28,8 @@ from afpool.cli.console._history import History
 from afpool.record import JsonlSettings, RecordSettings
 from afpool.record._jsonl import JsonlFile
 from afpool.record._queue import Block
-from afpool.serve._tokens import TokenFile, TokenFileError
+from afpool.serve._tokens import TokenFile
+from afpool.serve._tokens_file import TokenFileError
 from afpool.testing import FakeServer
 from tests.realfaults.local.disk_kit import small_disk
 from tests.realfaults.local.local_kit import ALICE, open_fds, until

@@ -72,8 +72,7 @@ async def test_an_answer_that_came_in_time_is_the_callers(kind: str, tmp_path: P
             async with trio.open_nursery() as nursery:
 
                 async def call(number: int) -> None:
-                    arguments = {"do": "echo", "n": number}
-                    found.append(await asked(tool, seconds=DEADLINE, **arguments))
+                    found.append(await asked(tool, seconds=DEADLINE, do="echo", n=number))
 
                 for number in range(8):
                     nursery.start_soon(call, number)
