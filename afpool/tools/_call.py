@@ -95,7 +95,11 @@ class Call:
         if scope is not None and door.store is not None:
             record.scope = scope
             self.artifacts = bind_artifacts(
-                door.store, scope, origin=Origin(asking.run_id, use.call_id), on_fact=record.artifact
+                door.store,
+                scope,
+                origin=Origin(asking.run_id, use.call_id),
+                on_fact=record.artifact,
+                words=record.words,
             )
         self.executing: Executing | None = None
         self.changed: tuple[str, ...] = ()

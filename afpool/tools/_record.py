@@ -111,6 +111,11 @@ class CallRecord:
         if self.listened:
             self.file(fact.event, {**fact.as_json(), "tool": use.name})
 
+    def words(self, text: str) -> str:
+        """Give words of the call's without what is hidden in it."""
+        scrubber = self._scrubber
+        return text if scrubber is None else scrubber.text(text)
+
     @property
     def _scrubber(self) -> Scrubber | None:
         return None if self.hiding is None else self.hiding.scrubber

@@ -634,6 +634,30 @@ async def test_the_words_of_an_artifact_are_told_without_the_credential() -> Non
     assert ended(through).outcome == "ok"
 
 
+async def test_the_words_of_an_artifact_are_told_to_later_calls_without_the_credential() -> None:
+    async def work(args: Any, ctx: ToolContext) -> str:
+        new_one = NewArtifact(
+            kind=f"rows-{SECRET}", label=f"with {SECRET}", media_type=f"text/{SECRET}", data=[1]
+        )
+        return str((await ctx.artifacts.put(new_one)).ref)
+
+    async def later(args: Any, ctx: ToolContext) -> str:
+        found = await ctx.artifacts.head(args["ref"])
+        await ctx.artifacts.put(new([2]))
+        return f"{found.kind} {found.label} {found.media_type}"
+
+    store = MemoryArtifacts(max_count_per_scope=1)
+    through = door(store=store, credentials=ScriptedCredentials([bearer(SECRET)]))
+    put = await through(define_tool(execute=work, name="work", **NEEDING))
+    assert put.code == "ok", put.text
+    read = await through(
+        define_tool(execute=later, name="later", input_schema={"type": "object"}), {"ref": put.text}
+    )
+    assert read.text == "rows-[host-filled] with [host-filled] text/[host-filled]"
+    assert "artifacts.expired" in through.events.kinds
+    assert SECRET not in through.events.text
+
+
 async def test_whoever_is_told_of_an_artifact_and_raises_costs_the_tool_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
