@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from afpool.tools import define_tool
+from afpool.tools._cuts import cut_of, is_known, keep, looked
 from afpool.tools._schema_cut import CannotCut, argument_names, cut_schema
 from tests.tools.schemas import SCHEMA_URI, validator
 
@@ -506,3 +508,22 @@ def test_the_names_that_a_schema_declares() -> None:
     assert argument_names(schema, required=True) == {"a", "b", "c", "d", "e", "f"}
     for none in ({"properties": None, "required": "a"}, True, [], None):
         assert argument_names(none, required=True) == set()
+
+
+# ---------------------------------------------------------------------------- what is kept of a tool
+
+
+def test_what_looking_at_a_schema_has_given_is_kept() -> None:
+    schema = {"type": "object", "properties": {"q": {}, "n": {}}, "required": ["q"]}
+    tool = define_tool(execute=lambda args, ctx: None, name="work", description="Works.", input_schema=schema)
+    seen = looked(tool, ["q", "other"])
+    assert not is_known(tool)
+    assert (seen.names, seen.fields) == ({"q", "n"}, {"q"})
+    keep(tool, seen)
+    assert is_known(tool)
+    assert cut_of(tool, ["q"]) is seen.found
+    assert cut_of(tool, ["n"]) is cut_of(tool, ["n"])
+    nothing = looked(tool, ["other"])
+    assert (nothing.fields, nothing.found) == (frozenset(), None)
+    keep(tool, nothing)
+    assert cut_of(tool, []) is not None
