@@ -102,7 +102,7 @@ def check_fills(facts: list[Fact], law: Law) -> Iterator[Violation]:
     for ran in of(facts, Ran):
         asked = doors.asked.get(ran.call or "")
         fills = doors.fills.get(ran.server)
-        if asked is None or not fills or ran.tool != VAULT:
+        if asked is None or not fills or not ran.tool.startswith(VAULT):
             continue
         for why in _filled_wrong(doors, asked, fills, ran.server, ran.args):
             yield Violation("D1", ran.seq, f"call {asked.call} at {ran.server}: {why}")
@@ -110,7 +110,7 @@ def check_fills(facts: list[Fact], law: Law) -> Iterator[Violation]:
         asked = doors.asked.get(request.call or "")
         if asked is None or request.server in doors.loose or request.server not in doors.fills:
             continue
-        if request.params.get("name") != VAULT:
+        if not str(request.params.get("name")).startswith(VAULT):
             continue
         given = request.params.get("arguments")
         for name in doors.fills[request.server][0].fill:

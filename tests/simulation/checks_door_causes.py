@@ -210,7 +210,7 @@ def _ran_all_the_same(facts: list[Fact], law: Law, asked: Mapping[str, Asked]) -
         if schema is not None and not _takes(schema, first.args):
             text = f"call {fact.call} ran, and the schema of {first.tool} refuses its arguments"
             yield Violation("C1", fact.seq, text)
-        if first.sets and first.tool == "vault" and _still_fills(law, facts[: fact.seq], first):
+        if first.sets and first.tool.startswith("vault") and _still_fills(law, facts[: fact.seq], first):
             yield Violation("C1", fact.seq, f"call {fact.call} ran though it says {', '.join(first.sets)}")
 
 
@@ -233,7 +233,7 @@ def schema_of(law: Law, facts: list[Fact], asked: Asked) -> Any | None:
     if not asked.intended or door is None:
         return None
     rules = door.rules.get(server)
-    if rules is not None and (rules.fill or rules.wants) and asked.tool == "vault":
+    if rules is not None and (rules.fill or rules.wants) and asked.tool.startswith("vault"):
         return None
     if any(isinstance(fact, Reconfigured | SchemaChanged) for fact in facts):
         return None

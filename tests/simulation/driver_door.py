@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -31,6 +32,7 @@ from afpool.tools import (
 )
 from tests.simulation import steps as s
 from tests.simulation.door_models import FORMATS, answers_to, names_told, written
+from tests.simulation.door_use import USES
 from tests.simulation.driver_door_host import Hooks, Shelf, Vault, plain, value_of
 from tests.simulation.driver_door_tools import OWNED, LocalTools
 from tests.simulation.driver_steps import Skip
@@ -214,6 +216,10 @@ class Door:
                 await self._put(step)
             case s.Acknowledge():
                 self._acknowledge(step)
+            case s.UseTools():
+                await trio.lowlevel.checkpoint()
+                for wrong in USES[step.what](random.Random(step.seed)):
+                    self.run.failures.append(f"D8 {step.what}: {wrong}")
 
     def change(self, step: s.Step) -> None:
         """Carry out what the host or a server does. Raises Skip."""

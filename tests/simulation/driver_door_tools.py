@@ -311,9 +311,7 @@ class LocalTools:
             found = await (shelf.head(ref) if verb == "head" else shelf.get(ref))
             data = getattr(found, "data", None)
             meta = getattr(found, "meta", found)
-            # what a tool has put by itself as a kind is its own affair: it may be a secret that it was given
-            kind = None if meta is None or meta.kind.startswith("of ") else meta.kind
-            found = None if found is None else {"kind": kind, "data": data}
+            found = None if found is None else {"kind": meta.kind, "data": data}
         return {**args["said"], "found": found}
 
     async def _calls(self, args: Any, ctx: ToolContext) -> Any:

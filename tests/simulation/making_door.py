@@ -76,8 +76,13 @@ def _with_vault(swarm: Swarm, server: ServerSpec) -> ServerSpec:
     if not swarm.chance(0.75):
         return server
     schema = made_schema(swarm.random) if swarm.has("odd schemas", 0.5) and swarm.chance(0.5) else ""
-    vault = ToolSpec(name="vault", kind="vault", schema=schema)
-    return attrs.evolve(server, tools=(*server.tools, vault))
+    vaults = [ToolSpec(name="vault", kind="vault", schema=schema)]
+    if swarm.has("many schemas", 0.4):
+        vaults += [
+            ToolSpec(name=f"vault-{number}", kind="vault", schema=made_schema(swarm.random))
+            for number in range(swarm.random.randint(1, 5))
+        ]
+    return attrs.evolve(server, tools=(*server.tools, *vaults))
 
 
 def _rules(swarm: Swarm) -> RulesSpec:

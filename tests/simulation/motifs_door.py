@@ -29,6 +29,7 @@ from tests.simulation.steps import (
     RestartServer,
     ResumeRun,
     Step,
+    UseTools,
     WithdrawCaller,
 )
 from tests.simulation.work_door import Spelling, Which
@@ -114,7 +115,9 @@ def vault_call(scene: Scene, at: float, who: str | None = None, **members: Any) 
     if who is None and swarm.chance(0.15):
         who = swarm.pick([*vague, "nobody"])
     who = who or swarm.pick(scene.world.people).name
-    return door_call(scene, at, who, server.name, "vault", **members)
+    vaults = [tool.name for tool in server.tools if tool.kind == "vault"]
+    tool = "vault" if swarm.chance(0.5) else swarm.pick(vaults)
+    return door_call(scene, at, who, server.name, tool, **members)
 
 
 def local_call(
@@ -467,6 +470,16 @@ def lists_together(scene: Scene) -> list[Step]:
     return steps
 
 
+def uses_tools(scene: Scene) -> list[Step]:
+    """The host uses the tools package by itself."""
+    swarm = scene.swarm
+    whats = _variants(UseTools, "what")
+    return [
+        UseTools(at=scene.when(), what=swarm.pick(whats), seed=swarm.random.randrange(10**6))
+        for _ in range(swarm.random.randint(1, 4))
+    ]
+
+
 def closes_under_calls(scene: Scene) -> list[Step]:
     """The runtime is left while calls are under way through it."""
     swarm = scene.swarm
@@ -481,5 +494,5 @@ def closes_under_calls(scene: Scene) -> list[Step]:
 DOOR_MOTIFS: Final[tuple[Motif, ...]] = (
     fills_of_others, vault_moods, sets_filled, schema_changes, artifacts_change_hands, shelf_moods,
     hook_moods, runs_pause, odd_names, nested, lost_sessions, other_configurations, lists_together,
-    closes_under_calls,
+    uses_tools, closes_under_calls,
 )  # fmt: skip

@@ -101,6 +101,7 @@ from tests.simulation.work_door import (
     EndRun,
     PutArtifact,
     ResumeRun,
+    UseTools,
 )
 from tests.simulation.work_service import (
     ChangeBehind,
@@ -194,6 +195,7 @@ __all__ = [
     "Story",
     "Subscribe",
     "TruncateAnswer",
+    "UseTools",
     "Warm",
     "WithdrawCaller",
     "Work",

@@ -249,6 +249,13 @@ def everything_is_called_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_execute.Executing, "_again", careless)
 
 
+def patterns_find_what_they_should_not(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools import _pattern_match
+
+    search = _pattern_match.Patterns.search
+    patch.setattr(_pattern_match.Patterns, "search", lambda self, text, work: not search(self, text, work))
+
+
 BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
     "D1 identity": ("the field of another", everybody_is_bob, story(call(1, 1))),
     "D1 credential": (
@@ -295,6 +302,7 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
     "I6 log": (
         "a redacted argument in a log", arguments_are_logged, story(call(1, 1, args={"secret": "s"})),
     ),
+    "D8": ("patterns", patterns_find_what_they_should_not, story(s.UseTools(at=1, what="patterns"))),
     "I3 again": (
         "what may have run", everything_is_called_twice,
         story(

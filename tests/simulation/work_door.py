@@ -135,6 +135,14 @@ class PutArtifact(Work):
 
 
 @attrs.frozen(kw_only=True)
+class UseTools(Work):
+    """The host uses the tools package by itself: makes mistakes, redacts, reads results, speaks formats."""
+
+    what: Literal["mistakes", "patterns", "redaction", "formats", "results"]
+    seed: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class Acknowledge(Work):
     """The host has looked at a server whose tools were withheld."""
 
