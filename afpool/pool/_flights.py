@@ -122,8 +122,8 @@ async def _fly(
     except AfpoolError as error:
         if error.happened is None and isinstance(error, GONE):
             error.because(client.ended)  # whoever waits for the list has another client, or none
-        if isinstance(error, ConnectionLost):
-            state.unanswered()
+        if isinstance(error, (ConnectionLost, *GONE)):
+            state.unanswered()  # others that share it ask through clients that are well
         flight.error = error
     except Exception as error:  # noqa: BLE001 -- a fault here is the lister's, never the runtime's
         flight.error = OpenFailed(f"the tool list could not be read ({type(error).__name__})")

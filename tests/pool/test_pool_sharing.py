@@ -264,6 +264,31 @@ async def test_another_member_listens_when_the_listener_goes():
         assert lists(w) == 3
 
 
+@pytest.mark.parametrize("how", ["killed", "forgotten"])
+async def test_a_lister_whose_client_ended_makes_the_others_wait_no_longer(how):
+    """Nothing of the list was asked for: whoever asks next need not wait as if it had changed again."""
+    async with world() as w, trio.open_nursery() as nursery:
+        share_all(w, ALICE, BOB)
+        entry = (await w.tool()).binding.list
+        await w.tool(BOB)
+        w.server.set_tools([changed()])
+        await until(lambda: entry.noticed)
+        now = trio.current_time()
+        entry.asked_before, entry.next_at, entry.interval = True, now + 0.3, 30.0  # it has changed often
+        listing = start(nursery, lambda: w.pool.tools(ALICE))
+        await until(lambda: entry.flight is not None)
+        flight = entry.flight
+        if how == "killed":
+            w.pool.kill(flight.client.id)
+        else:
+            w.server.forget_sessions()
+        await until(lambda: flight.landed.is_set())
+        assert flight.error is not None
+        assert entry.next_at <= trio.current_time() + 1.0
+        nursery.cancel_scope.cancel()
+        del listing
+
+
 async def test_a_listener_whose_session_is_lost_listens_no_more():
     async with world() as w:
         share_all(w, ALICE, BOB)
