@@ -282,7 +282,7 @@ async def test_a_lister_whose_client_ended_makes_the_others_wait_no_longer(how):
             w.pool.kill(flight.client.id)
         else:
             w.server.forget_sessions()
-        await until(lambda: flight.landed.is_set())
+        await until(flight.landed.is_set)
         assert flight.error is not None
         assert entry.next_at <= trio.current_time() + 1.0
         nursery.cancel_scope.cancel()
