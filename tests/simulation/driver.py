@@ -34,14 +34,14 @@ from tests.simulation.driver_steps import FaultSteps, HostSteps, Skip
 from tests.simulation.driver_watch import Crashes, Logs, SeenWires, texts_of
 from tests.simulation.driver_why import Whys
 from tests.simulation.driver_work import CALL, Work
-from tests.simulation.ground import Closed, Closing, Filed, Ground, line
+from tests.simulation.ground import Closed, Closing, Fact, Filed, Ground, line
 from tests.simulation.kernel import Sim, run_world
 from tests.simulation.oracle import judge, shown_around
 from tests.simulation.oracle_law import Law, ServerLaw
 from tests.simulation.oracle_wire import CALL_ID, Wires
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from tests.simulation.pipe import Link
     from tests.simulation.world import ServerSpec
@@ -55,20 +55,25 @@ class Report:
         violations: One line each, with the facts around it.
         counts: Calls, outcomes, verdicts, steps, faults.
         digest: Of the trace: two runs with the same digest are the same.
-        lines: The facts, one line each.
+        facts: All of them, in order.
     """
 
     violations: list[str]
     counts: Counter[str]
     digest: str
-    lines: list[str]
+    facts: Sequence[Fact]
+
+    @property
+    def lines(self) -> list[str]:
+        """The facts, one line each."""
+        return [line(fact) for fact in self.facts]
 
 
 def run_story(story: s.Story, *, real_seconds: float = 20.0) -> Report:
     """Run a story and judge it."""
     run = Run(story)
     counts = run.counts
-    lines: list[str] = []
+    facts: list[Fact] = []
     trace = b""
     try:
         with run.crashes, run.logs:
@@ -81,8 +86,7 @@ def run_story(story: s.Story, *, real_seconds: float = 20.0) -> Report:
         facts = run.ground.facts
         violations += [f"{each}{shown_around(facts, each.seq)}" for each in judge(facts, run.law())]
         violations += run.end.secrets_shown()
-        lines = [line(fact) for fact in facts]
-    return Report(violations, counts, hashlib.sha256(trace).hexdigest(), lines)
+    return Report(violations, counts, hashlib.sha256(trace).hexdigest(), facts)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

@@ -20,6 +20,7 @@ pool.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -430,20 +431,26 @@ class Ground:
         return fact
 
 
+@functools.cache
+def _worded(kind: type[Fact]) -> tuple[tuple[str, Any], ...]:
+    """The members of a fact that stand in its line, and what they are by default."""
+    silent = {"seq", "at", "answers", "params", "headers", "told", "words"}
+    fields = [field for field in attrs.fields(kind) if field.repr and field.name not in silent]
+    return tuple((field.name, field.default) for field in fields)
+
+
 def line(fact: Fact) -> str:
     """One fact as a line of text."""
     words = []
-    for field in attrs.fields(type(fact)):
-        if field.name in {"seq", "at", "answers", "params", "headers", "told", "words"}:
-            continue
-        value = getattr(fact, field.name)
-        if value is None or value == field.default or not field.repr:
+    for name, default in _worded(type(fact)):
+        value = getattr(fact, name)
+        if value is None or value == default:
             continue
         if isinstance(value, Request):
             value = f"#{value.seq}"
         elif isinstance(value, frozenset):
             value = ",".join(sorted(value))
-        words.append(f"{field.name}={value}")
+        words.append(f"{name}={value}")
     text = f"{fact.at:10.4f} {type(fact).__name__} {' '.join(words)}"[:400]
     return text.encode("utf-8", "backslashreplace").decode()  # servers send lone surrogates
 

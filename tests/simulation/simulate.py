@@ -72,10 +72,10 @@ def _one(options: argparse.Namespace) -> int:
         story = Story.from_json(json.loads(options.story.read_text()))
     else:
         story = generate(options.seed, options.size)
-    judged = judging.judge(story)
+    judged = judging.judge(story, lines=True)
     if options.shrink and judged.violations:
         story = smaller(story, frozenset(map(rule, judged.violations)))
-        judged = judging.judge(story)
+        judged = judging.judge(story, lines=True)
     print(story)
     print("-" * 100)
     for line in judged.lines:
