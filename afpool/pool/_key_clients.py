@@ -95,11 +95,11 @@ def client_lost(key: KeyState, msg: m.ClientLost, _: object) -> Effects:
 
 def evict(key: KeyState, _msg: m.Evict, _: object) -> Effects:
     """Close the client if nobody uses it; whoever comes now waits for its end."""
-    effects: Effects = []
     if key.ghosts is not None:
-        return recovered(key, effects)
+        return recovered(key, [])
     if not key.idle:
-        return effects
+        return []
+    effects: Effects = []
     key.retire(effects, wait_for_close=True, reason="evicted")
     return key.flag(effects)
 

@@ -81,17 +81,18 @@ class Reach:
         return self._ordered({name for name in self.tests if name.startswith(files)}) if files else []
 
     def _ordered(self, names: Iterable[str]) -> list[Test]:
-        ordered = sorted(
-            (self.tests[name] for name in names),
-            key=lambda test: ((test.cost + 0.02) * (test.breadth + 50), test.name),
-        )
+        # the n-th set of parameters of a function counts as n times as far away: others are asked before it
         turns: dict[str, int] = defaultdict(int)
-        keyed = []
-        for at, test in enumerate(ordered):
+        scored = []
+        for test in sorted(map(self.tests.__getitem__, names), key=lambda test: (_distance(test), test.name)):
             function = test.name.partition("[")[0]
-            keyed.append((turns[function], at, test))
             turns[function] += 1
-        return [test for _, _, test in sorted(keyed, key=lambda entry: entry[:2])]
+            scored.append((_distance(test) * turns[function], test.name, test))
+        return [test for _, _, test in sorted(scored)]
+
+
+def _distance(test: Test) -> float:
+    return (test.cost + 0.02) * (test.breadth + 50)
 
 
 def files_with_tests(tree: Path, folders: Iterable[str]) -> list[str]:

@@ -98,14 +98,13 @@ def run(
 
 
 def within(tests: list[Test], budget: float) -> list[Test]:
-    """As many of the tests, from the front, as take that long; one at least."""
-    taken: list[Test] = []
-    spent = 0.0
-    for test in tests:
-        spent += test.cost
-        if taken and spent > budget:
-            break
-        taken.append(test)
+    """Those of the tests, from the front, that fit into so many seconds; one at least."""
+    taken = tests[:1]
+    left = budget - sum(test.cost for test in taken)
+    for test in tests[1:]:
+        if test.cost <= left:
+            taken.append(test)
+            left -= test.cost
     return taken
 
 

@@ -143,8 +143,8 @@ def test_the_nearest_and_fastest_go_first_and_of_each_function_one():
         ]
     )
     tests = reach.of([("a.py", 2)])
-    assert [test.name for test in tests] == ["t::one[a]", "t::slow", "t::wide", "t::one[b]"]
-    assert [test.name for test in within(tests, 1.0)] == ["t::one[a]"]
+    assert [test.name for test in tests] == ["t::one[a]", "t::one[b]", "t::slow", "t::wide"]
+    assert [test.name for test in within(tests, 1.0)] == ["t::one[a]", "t::one[b]", "t::wide"]
     assert reach.of([("a.py", 9)]) == []
 
 

@@ -42,6 +42,20 @@ def test_listed_refuses_waiters_of_the_old_list_when_it_changes():
     assert isinstance(refusal(waiter), StaleTools)
 
 
+def test_a_list_is_settled_by_what_its_listing_says():
+    case = Case()
+    client, _ = case.ready()
+    case.listed(client, OLD_TOOLS)
+    state = case.machine.client.list
+    assert state.settled(1e9 - 1)
+    assert not state.settled(1e9)
+    case.notice(client)
+    case.send(m.Listed(client.id, NEW_TOOLS, 0, 1e9))  # asked for before the notice
+    assert state.noticed
+    case.send(m.Listed(client.id, NEW_TOOLS, 1, 1e9))
+    assert not state.noticed
+
+
 def test_listed_by_a_client_that_is_not_the_keys_any_more_is_dropped():
     case = Case()
     old, _ = case.ready(1)
@@ -611,6 +625,15 @@ def test_the_clients_of_a_crash_are_closed_for_it():
     client, _ = case.ready()
     case.crash()
     assert m.CloseClient(client, "its actor crashed") in case.machine.turn(m.Evict(), None)
+
+
+@pytest.mark.parametrize("how", ["bindings", "clients", "removed"])
+def test_a_reconfiguration_refuses_who_waits(how):
+    case = Case()
+    asker, lister = case.admit(A), case.admit(LISTS)
+    case.reconfigure(how)
+    assert all(isinstance(refusal(one), BindingChanged) for one in (asker, lister))
+    assert not case.openings
 
 
 def test_a_server_that_is_removed_is_paused_no_longer():
