@@ -32,7 +32,6 @@ from tests.simulation.ground_host import ServerFreed, ServerHeld
 from tests.simulation.ground_why import Drained, Draining, Evicted
 from tests.simulation.oracle_law import CODES
 from tests.simulation.why_reading import NEAR
-from tests.simulation.why_world import OWN
 
 if TYPE_CHECKING:
     from tests.simulation.why_reading import Told
@@ -185,7 +184,7 @@ def _took(around: Around, event: Happened, opening: str) -> str:
     if not opening or call is None:
         return ""
     began = around.call(call)
-    if OWN.match(call) or (began is not None and began.call != call):
+    if around.is_own(call) or (began is not None and began.call != call):
         return ""  # by the pool itself, or for a part of a call
     if began is None:
         return f"it was begun for {call}, which nobody made"

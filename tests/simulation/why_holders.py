@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.why_reading import NEAR, PLACE, head_of
-from tests.simulation.why_world import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +43,7 @@ def wrong_holder(around: Around, told: Told) -> Iterator[str]:
 
 def _cannot(around: Around, told: Told, call: str) -> str:
     began = around.call(call)
-    if OWN.match(call):
+    if around.is_own(call):
         return ""
     if began is None:
         return "nobody made it"
@@ -73,7 +72,7 @@ def _otherwise(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
     facts = clause["facts"]
     call: str = facts["held_by"]
     began, ended = around.call(call), around.ended.get(call)
-    if OWN.match(call) or (began is not None and began.call != call):
+    if around.is_own(call) or (began is not None and began.call != call):
         return ""  # how it ended is not the world's to know
     if began is None:
         return "nobody made it"

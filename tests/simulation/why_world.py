@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.simulation.checks_lists import Received
 from tests.simulation.ground import Answer, Began, Bound, Ended, Fact, Heard, Linked, Request, Unlinked, of
+from tests.simulation.ground_door import Asked, base_call
 from tests.simulation.why_reading import NEAR
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ class Around:
     Attributes:
         began: How each call began, `ended` how it ended, `bound` what was handed out.
         requests: The requests of each call.
+        at_doors: Calls by name of which it is not certain whose tool they meant.
     """
+
+    def is_own(self, call: str) -> bool:
+        """Whether how a call ended is not the world's to know: the pool's own, or one by a name."""
+        return OWN.match(call) is not None or base_call(call) in self.at_doors
 
     def __init__(self, facts: list[Fact], law: Law) -> None:
         self.facts = facts
@@ -43,6 +49,7 @@ class Around:
         self.began = {fact.call: fact for fact in of(facts, Began)}
         self.ended = {fact.call: fact for fact in of(facts, Ended)}
         self.bound = {fact.tools: fact for fact in of(facts, Bound)}
+        self.at_doors = {fact.call for fact in of(facts, Asked)} - set(self.began)
         self.requests: dict[str, list[Request]] = {}
         self._lists: Received | None = None
         self.links: dict[int, Linked] = {}
