@@ -127,8 +127,6 @@ def stages_of(use: Use) -> list[Stage]:
             in_pool = True
         elif name in _OF_THE_DOOR:
             in_pool = False
-        elif name == "attempt":
-            attempt += 1
         ended = float(at) - began
         if stages and stages[-1].name == "sent" and name not in _ANSWERED:
             # an answer came that another attempt, a question or the end followed
@@ -136,6 +134,8 @@ def stages_of(use: Use) -> list[Stage]:
             if came is not None:
                 stages.append(Stage("server", before, came, attempt, door=False))
                 before = came
+        if name == "attempt":
+            attempt += 1
         door = not in_pool and name not in CHECKS
         if stages and stages[-1].name == name and stages[-1].attempt == attempt:
             stages[-1] = attrs.evolve(stages[-1], ended=ended)  # one wait, checked twice

@@ -76,7 +76,7 @@ def _sent(around: Around, told: Told) -> Iterator[str]:
 def _worked(around: Around, told: Told) -> Iterator[str]:
     """What is called waiting for the answer follows a byte that left, and ends with what came, or its end."""
     end = told.began.at + told.use["took"]
-    attempt, sent = 0, False
+    attempt, sent = 1, False
     for clause in told.clauses("use"):
         facts = clause["facts"]
         if facts.get("stage") == "attempt":
@@ -85,6 +85,8 @@ def _worked(around: Around, told: Told) -> Iterator[str]:
             sent = True
         elif facts.get("stage") in {"server", "answered"}:
             at = told.when(clause)
+            if facts.get("attempt", attempt) != attempt and _told_whole(told):
+                yield f"it tells that the server worked in attempt {facts['attempt']}, in attempt {attempt}"
             if not sent and _told_whole(told):
                 yield f"it tells that the server worked in attempt {attempt}, of which nothing had left"
             if at is not None and abs(at - end) > LAG and not _came(around, told, at):
