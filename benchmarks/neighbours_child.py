@@ -3,21 +3,27 @@
 The tool `sleep` takes `seconds` to answer; `crash` ends the process.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import select
 import time
 
+TYPE_CHECKING = False  # `typing` takes longer to import than all of the rest
+if TYPE_CHECKING:
+    from typing import Any
+
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("sleep", "crash")]
 
 
-def send(message: dict) -> None:
+def send(message: dict[str, object]) -> None:
     left = memoryview(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     while left:
         left = left[os.write(1, left) :]
 
 
-def take(message: dict, later: list) -> None:
+def take(message: dict[str, Any], later: list[tuple[float, dict[str, object]]]) -> None:
     method, rpc_id, params = message.get("method"), message.get("id"), message.get("params") or {}
     if rpc_id is None or method is None:
         return
@@ -28,15 +34,9 @@ def take(message: dict, later: list) -> None:
         result = {"content": [{"type": "text", "text": "slept"}]}
         later.append((time.monotonic() + seconds, {"id": rpc_id, "result": result}))
     elif method == "initialize":
-        capabilities: dict = {"tools": {}}
         info = {"name": "child", "version": "1"}
-        version = "2025-11-25"
-        send(
-            {
-                "id": rpc_id,
-                "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info},
-            }
-        )
+        opened = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        send({"id": rpc_id, "result": opened})
     elif method == "tools/list":
         send({"id": rpc_id, "result": {"tools": TOOLS}})
     elif method == "ping":
@@ -46,7 +46,7 @@ def take(message: dict, later: list) -> None:
 
 
 def main() -> None:
-    later: list = []
+    later: list[tuple[float, dict[str, object]]] = []
     rest = b""
     while True:
         now = time.monotonic()

@@ -4,11 +4,17 @@ It writes its log as `soak_server.py` does and does what calls ask for, by the s
 with its environment.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import select
 import sys
 import time
+
+TYPE_CHECKING = False  # `typing` takes longer to import than all of the rest
+if TYPE_CHECKING:
+    from typing import Any
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 TOOLS = [
@@ -54,7 +60,7 @@ class Child:
         while left:
             left = left[os.write(1, left) :]
 
-    def _take(self, message: dict) -> None:
+    def _take(self, message: dict[str, Any]) -> None:
         method, rpc_id, params = message.get("method"), message.get("id"), message.get("params") or {}
         line = {
             "pid": os.getpid(), "came": method or "response", "session": None, "connection": 0,
@@ -88,7 +94,7 @@ class Child:
     def _result(self, rpc_id: object, **result: object) -> None:
         self._write({"id": rpc_id, "result": result})
 
-    def _call(self, rpc_id: object, arguments: dict, token: object) -> None:
+    def _call(self, rpc_id: object, arguments: dict[str, Any], token: object) -> None:
         how, number, who = (arguments.get(name) for name in ("how", "n", "who"))
         if how == "drop":
             os._exit(1)
@@ -107,7 +113,8 @@ class Child:
         text = f"call {number} failed" if failed else f"call {number} of {who}"
         if how == "big":
             text = "x" * int(arguments.get("size", 100_000))
-        answer = {"id": rpc_id, "result": {"content": [{"type": "text", "text": text}], "isError": failed}}
+        result = {"content": [{"type": "text", "text": text}], "isError": failed}
+        answer: dict[str, object] = {"id": rpc_id, "result": result}
         if how == "truncate":
             data = json.dumps({"jsonrpc": "2.0", **answer}).encode()
             self._send(data[: len(data) // 2])
@@ -124,7 +131,7 @@ class Child:
                         "total": 4,
                         "message": f"call {number}",
                     }
-                    note = {"method": "notifications/progress", "params": report}
+                    note: dict[str, object] = {"method": "notifications/progress", "params": report}
                     self._later.append((now + 0.02 * step, rpc_id, note))
             self._later.append((now + 0.1, rpc_id, answer))
         else:
