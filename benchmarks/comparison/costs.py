@@ -72,10 +72,16 @@ async def one_call(peer: Peer) -> float:
         return took
 
 
+def imported(peer: Peer) -> dict[str, Cell]:
+    """The cell of the import."""
+    python = str(peer.python)
+    took = max(0.0, fastest([python, "-c", peer.imports]) - fastest([python, "-c", "pass"]))
+    return {"import": Cell(f"{took:.2f} s", took)}
+
+
 def measured(peer: Peer) -> dict[str, Cell]:
     """The cells of these rows."""
     python = str(peer.python)
-    took = max(0.0, fastest([python, "-c", peer.imports]) - fastest([python, "-c", "pass"]))
     whole = trio.run(one_call, peer)
     (packages_of,) = peer.python.parent.parent.glob("lib/python*/site-packages")
     done = subprocess.run(
@@ -90,7 +96,7 @@ def measured(peer: Peer) -> dict[str, Cell]:
         names.discard(peer.package or peer.name)
     lines = counted(peer.script)
     return {
-        "import": Cell(f"{took:.2f} s", took),
+        **imported(peer),
         "one-call": Cell(f"{whole:.2f} s", whole),
         "lines": Cell(str(lines), lines),
         "size": Cell(f"{total / 1e6:.0f} MB", total / 1e6),

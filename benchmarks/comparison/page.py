@@ -29,9 +29,12 @@ make comparison
 It installs each library, at the version that stands here, in an environment of its own, and plays every
 scenario at the same scripted server, afpool's own (`afpool.testing.FakeServer`, the protocol of 2025-11-25
 with sessions) over loopback. `ARGS="--only NAME"` plays one library and only prints. What a cell says was
-seen in the server's log or by the caller, in one run on a machine with {cores} cores, and so are its times.
-A call ends `ok`, in an `error` (an exception, or an error in place of a result), or `hangs`: no end in the
-time that the scenario gives. `ran 1x` counts runs of the tool at the server.
+seen in the server's log or by the caller. A row is one run for all libraries, each played once; rows may be
+of different runs (`--scenario`). The machine has {cores} cores, and its load average was {low:.0f} to
+{high:.0f} during the runs: with more load than cores, times tell orders of magnitude, and smaller differences
+are noise, also those under "loses". A call ends `ok`, in an `error` (an exception, or an error in place of a
+result), or `hangs`: no end in the time that the scenario gives. `ran 1x` counts runs of the tool at the
+server.
 
 Each library is used as its documentation tells a host with many users to:
 
@@ -87,6 +90,7 @@ def text(
     ways: Mapping[str, str],
     features: Mapping[str, Sequence[str]],
     cores: int,
+    load: tuple[float, float],
 ) -> str:
     """The page.
 
@@ -97,9 +101,10 @@ def text(
         ways: By library: how its adapter uses it.
         features: By library: what it has that afpool does not.
         cores: Of the machine.
+        load: Its least and greatest load average in the runs.
     """
     played = {name: cells for name, cells in found.items() if not isinstance(cells, str)}
-    lines = HEAD.format(count=len(found) - 1, cores=cores).splitlines()
+    lines = HEAD.format(count=len(found) - 1, cores=cores, low=load[0], high=load[1]).splitlines()
     lines += [f"* **{name} {versions[name]}**: {ways[name].partition(': ')[2]}" for name in found]
     lines += [f"\n{name} was not played: {why}." for name, why in found.items() if isinstance(why, str)]
     for group, title in GROUPS.items():

@@ -59,7 +59,8 @@ class Peer:
 
 
 PEERS = (
-    Peer("afpool", "import afpool"),
+    # its package is lazy: `import afpool` alone would load next to nothing
+    Peer("afpool", "from afpool import HttpTransport, Identity, Plan, Server, open_pool"),
     Peer("mcp", "from mcp.client import Client"),
     Peer("fastmcp", "from fastmcp import Client"),
     Peer("openai-agents", "from agents.mcp import MCPServerStreamableHttp"),

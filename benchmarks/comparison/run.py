@@ -32,7 +32,7 @@ import service
 import trio
 from child import ChildGoneError
 from costs import ROWS as COSTS
-from costs import measured
+from costs import imported, measured
 from lab import Cell
 from peers import ENVIRONMENTS, PEERS, ROOT, Peer
 from playing import play
@@ -43,18 +43,22 @@ if TYPE_CHECKING:
     from lab import Scenario
 
 Found: TypeAlias = "dict[str, Cell] | str"  # the cells of a library, or why it was not played
+LOAD = ENVIRONMENTS / "load.json"
 RESULTS = ENVIRONMENTS / "results.json"
 PAGE = ROOT / "docs" / "comparison.md"
 SCENARIOS: tuple[Scenario, ...] = (*faults.SCENARIOS, *isolation.SCENARIOS, *service.SCENARIOS)
 
 
-def of(peer: Peer, scenarios: tuple[Scenario, ...], folder: Path, *, costs: bool, here: bool) -> Found:
+def of(
+    peer: Peer, scenarios: tuple[Scenario, ...], folder: Path, *, costs: str, here: bool, loads: list[float]
+) -> Found:
     """What was found with one library."""
 
     def told(line: str) -> None:
         print(f"  {line}", flush=True)
 
     print(f"{peer.name} {peer.version}", flush=True)
+    loads.append(os.getloadavg()[0])
     interpreter = Path(sys.executable) if here else peer.python
     if not interpreter.exists():
         why = "it is not installed; `make comparison` installs it"
@@ -63,8 +67,10 @@ def of(peer: Peer, scenarios: tuple[Scenario, ...], folder: Path, *, costs: bool
     log = folder / f"{peer.name}.log"
     try:
         cells = trio.run(lambda: play(scenarios, peer.adapter, str(interpreter), log, told=told))
-        if costs:
+        if costs == "all":
             cells.update(measured(peer))
+        elif costs:
+            cells.update(imported(peer))
     except (ChildGoneError, subprocess.SubprocessError) as error:
         told(str(error))
         return str(error)
@@ -91,8 +97,18 @@ def kept() -> dict[str, Found]:
     }
 
 
+def merged(before: Mapping[str, Found], now: Mapping[str, Found]) -> dict[str, Found]:
+    """What was found before, with the rows of now in place of its own."""
+    found: dict[str, Found] = {}
+    for name, cells in before.items():
+        fresh = now[name]
+        found[name] = cells if isinstance(cells, str) or isinstance(fresh, str) else {**cells, **fresh}
+    return found
+
+
 def written(found: Mapping[str, Found]) -> str:
     """The page."""
+    load = json.loads(LOAD.read_text(encoding="utf-8"))
     return page.text(
         [row for scenario in SCENARIOS for row in scenario.rows] + list(COSTS),
         found,
@@ -100,6 +116,7 @@ def written(found: Mapping[str, Found]) -> str:
         ways={peer.name: peer.way for peer in PEERS},
         features={peer.name: features.found(peer) for peer in PEERS if not isinstance(found[peer.name], str)},
         cores=os.cpu_count() or 1,
+        load=(min(load), max(load)),
     )
 
 
@@ -109,26 +126,33 @@ def main() -> int:
     parser.add_argument("--only", choices=[peer.name for peer in PEERS], help="only this library")
     parser.add_argument(
         "--scenario",
-        choices=[each.name for each in SCENARIOS],
+        choices=[*(each.name for each in SCENARIOS), "import"],
         action="append",
         help="only these",
     )
     parser.add_argument("--here", action="store_true", help="with the interpreter that runs this")
     parser.add_argument("--render", action="store_true", help="play nothing: the page of the last whole run")
     options = parser.parse_args()
-    whole = not (options.only or options.scenario or options.here)
+    whole = not (options.only or options.here)
     began = time.monotonic()
+    loads: list[float] = []  # of the machine, as each library begins
     if options.render:
         found = kept()
     else:
+        costs = "all" if not options.scenario else "import" if "import" in options.scenario else ""
         scenarios = tuple(each for each in SCENARIOS if not options.scenario or each.name in options.scenario)
         chosen = [peer for peer in PEERS if options.only in (None, peer.name)]
         with tempfile.TemporaryDirectory(prefix="afpool-comparison-") as folder:
             found = {
-                peer.name: of(peer, scenarios, Path(folder), costs=not options.scenario, here=options.here)
+                peer.name: of(peer, scenarios, Path(folder), costs=costs, here=options.here, loads=loads)
                 for peer in chosen
             }
         if whole:
+            if options.scenario:
+                loads += json.loads(LOAD.read_text(encoding="utf-8"))
+            LOAD.write_text(json.dumps([min(loads), max(loads)]), encoding="utf-8")
+            if options.scenario:  # these rows anew, for everybody; the others stay as they were
+                found = merged(kept(), found)
             keep(found)
     if whole:
         PAGE.write_text(written(found), encoding="utf-8")
