@@ -52,7 +52,8 @@ def run(
         tests = reach.of(lines)
         imports = [] if tests else reach.at_import(lines)
         # who traces for itself (`machine_tears`) is not seen at a line that only it runs
-        tests = within(tests or imports or reach.of(places.around(change)), budget)
+        tests = tests or imports or reach.of(places.around(change))
+        tests = within(named_after(change.file, tests), budget)
         if tests:
             names = [test.name for test in tests]
             seconds = {test.name: test.seconds for test in tests}
@@ -95,6 +96,16 @@ def run(
         errors = server.stderr.read()
     if server.returncode not in {0, 5}:
         raise SystemExit(f"{errors[-3000:]}\nthe server ended with {server.returncode}")
+
+
+def named_after(file: str, tests: list[Test]) -> list[Test]:
+    """The same tests, in front those whose file is named as the module is: a line that all run is theirs."""
+    words = {word for word in file.rpartition("/")[2].removesuffix(".py").split("_") if len(word) > 3}
+
+    def other(test: Test) -> bool:
+        return words.isdisjoint(re.split(r"[_/.]", test.name.partition("::")[0]))
+
+    return sorted(tests, key=other)
 
 
 def within(tests: list[Test], budget: float) -> list[Test]:
