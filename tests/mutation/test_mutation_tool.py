@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.mutation import reach as reaching
 from tests.mutation import run, survivors
 from tests.mutation.alive import NotAlive, functions, make
 from tests.mutation.changes import Change, changes_of, still_python
-from tests.mutation.reach import Reach, Test
+from tests.mutation.reach import Reach
 from tests.mutation.running import Places, named_after, within
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +151,7 @@ def test_the_nearest_and_fastest_go_first_and_of_each_function_one():
 
 def test_tests_that_are_named_as_the_module_go_before_all_others():
     names = ["tests/a/test_far.py::one", "tests/a/test_pool_openings.py::two", "tests/a/test_far.py::three"]
-    tests = [Test(name, 0.1, 0.1, 1) for name in names]
+    tests = [reaching.Test(name, 0.1, 0.1, 1) for name in names]
     ordered = named_after("afpool/pool/_openings.py", tests)
     assert [test.name for test in ordered] == [names[1], names[0], names[2]]
 
