@@ -178,7 +178,7 @@ class Measured:
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
 
-    def enough(self, least: float) -> bool:
+    def enough(self, bars: Mapping[str, float]) -> bool:
         """Print what was covered, file by file; whether each package has enough of its branches."""
         import coverage
 
@@ -202,7 +202,7 @@ class Measured:
                     missing = " ".join(f"{start}>{end}" for start, end in found["missing_branches"])
                     some = f"{summary['covered_branches']} of {summary['num_branches']} branches"
                     print(f"{summary['percent_covered']:6.1f} %  {package}/{name}: {some}; not {missing}")
-            percent = 100 * covered / max(1, whole)
+            percent, least = 100 * covered / max(1, whole), bars[package]
             good &= percent >= least
             print(f"{percent:6.1f} %  of the branches of {package}; {least:g} % are wanted")
         self.folder.cleanup()

@@ -32,7 +32,8 @@ from tests.simulation.steps import Story
 
 STORIES: Final = Path(__file__).with_name("stories")
 LONG: Final = 1000
-COVERED: Final = 85.0
+COVERED: Final = {"afpool/pool": 85.0, "afpool/client": 85.0, "afpool/tools": 65.0}
+"""Per cent of a package's branches that 400 worlds have to take."""
 SHRUNK: Final = 3  # of the rules that a run breaks, so many are shown by a shrunk story
 
 
@@ -58,7 +59,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--shrink", action="store_true", help="shrink the story of --seed or --story")
     parser.add_argument("--keep", metavar="NAME", help="write the story to stories/NAME.json")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink what a run of many breaks")
-    parser.add_argument("--coverage", action="store_true", help=f"fail under {COVERED:g} %% of branches")
+    parser.add_argument("--coverage", action="store_true", help="fail where too few branches are taken")
     parser.add_argument("--pairs", action="store_true", help="name the pairs that never met")
     parser.add_argument("--twice", action="store_true", help="run every world twice, and compare the runs")
     return parser

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MEASURING: Final = "AFPOOL_SIMULATION_COVERAGE"
-MEASURED: Final = ("afpool/pool", "afpool/client")
+MEASURED: Final = ("afpool/pool", "afpool/client", "afpool/tools")
 
 
 def work(start: int, count: int, size: float, *, twice: bool = False) -> None:
