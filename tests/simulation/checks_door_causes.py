@@ -93,7 +93,7 @@ def _denied(case: Case) -> bool:
 
 def _invalid(case: Case) -> bool:
     asked = case.asked
-    if asked.shape in {"list", "text", "not-json"}:
+    if asked.shape in {"list", "text", "not-json"} or (asked.bare and asked.shape != "object"):
         return True
     if case.own is not None:
         # its own tools with a schema, or with words of their own

@@ -688,9 +688,6 @@ class Door:
         error = result.error
         if error is not None:
             run.shown += chain_of(error)
-            cause = error.__cause__
-            if isinstance(cause, afpool.AfpoolError):
-                run.counts[f"door:{cause.code}"] += 1
             if (result.code, result.delivery) != (error.code, error.delivery):
                 run.failures.append(f"D9 {asked.call} has {result.code}, its error {error.code}")
         code = result.code if error is not None else "tool-error" if result.is_error else "ok"

@@ -19,7 +19,7 @@ import trio
 
 import afpool
 from afpool import CredentialRequest, CredentialRequirement, Progress, Tool, ToolContext, ToolResult
-from afpool.artifacts import NewArtifact
+from afpool.artifacts import ArtifactError, NewArtifact
 from afpool.tools import (
     RedactionPolicy,
     ResultCeiling,
@@ -153,6 +153,9 @@ class LocalTools:
                 result = await body({**args, "said": said}, ctx)
             except trio.Cancelled:
                 how = "cancelled"
+                raise
+            except ArtifactError as error:
+                self._run.counts[f"door:{error.code}"] += 1
                 raise
             else:
                 how = "returned"

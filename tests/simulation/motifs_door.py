@@ -337,6 +337,14 @@ def shelf_moods(scene: Scene) -> list[Step]:
         steps.append(local_call(scene, when, who, kind=kind, ref=swarm.pick(refs)))
     if _vaults(scene):
         steps.append(vault_call(scene, scene.after(at + 0.06, 0.4), who, ref=swarm.pick(refs)))
+    if mood == "damaged":
+        plain: dict[str, Any] = {"shape": "object", "deadline": None, "cancel_after": None, "live": False}
+        steps.append(
+            local_call(
+                scene, round(at + 0.07, 4), who, kind="shelf", args={"verb": "get"}, ref="own",
+                way="dispatch", model="", **plain,
+            )
+        )  # fmt: skip
     steps.append(ChangeShelf(at=scene.after(at + 0.6, 1.0), how="good"))
     return steps
 
