@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 TIMES = 3
 TOKEN = "token-of-alice"  # a name
 ROWS = (
-    Row("import", "costs", "its import, beyond Python's own start", 0.2, 0.05),
+    Row(
+        "import",
+        "costs",
+        "its import, beyond Python's own start; what it loads at first use is not in it",
+        0.2,
+        0.05,
+    ),
     Row("one-call", "costs", "a program that makes one call, from start to end", 0.2, 0.1),
     Row("lines", "costs", "lines of that program", 0, 1),
     Row("size", "costs", "installed with what it needs", 0.1, 1),

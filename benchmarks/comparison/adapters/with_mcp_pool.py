@@ -1,6 +1,7 @@
 """mcp-pool: one `MCPPool` for all users, each call with the user's token in `headers` and the user as
 `affinity_key`; timeouts around the call. The pool itself opens its sessions with the token of the user
 who came first.
+It is installed with line 1 of the SDK: with line 2, which it allows, it opened no session.
 """
 
 from __future__ import annotations
