@@ -52,7 +52,7 @@ SERVICE: Final = (s.Northbound, s.RevokeToken, s.ReloadService, s.ChangeBehind, 
 
 
 def load() -> None:
-    """Load what a service needs before a run begins: what modules draw when they are loaded is not the seed's."""
+    """Load what a service needs before a run begins: what modules draw as they load is not the seed's."""
     importlib.import_module("afpool.serve._service")
     importlib.import_module("afpool.serve._tokens")
 
