@@ -52,6 +52,9 @@ async def test_a_put_carries_the_hosts_origin_whatever_the_caller_says() -> None
     assert facts == [ArtifactMinted(meta)]
     plain = await bind_artifacts(store, ADA).put(note(origin=Origin("smuggled")))
     assert plain.origin is None
+    clean = bind_artifacts(store, ADA, origin=Origin("run-2"), words=str.upper)
+    meta = await clean.put(note(origin=Origin("smuggled")))
+    assert (meta.origin, meta.kind) == (Origin("run-2"), "NOTE")
 
 
 async def test_expired_stands_before_minted() -> None:
