@@ -10,6 +10,8 @@ Rules:
   something out, the rest may be one holder's own (a server puts request-scoped values there), and
   sharing by `digest` alone would show one tenant's to another.
 * Tables hold weakly: a definition or a list that nobody holds is gone from every index.
+* A list may hold thousands of definitions, and thousands may come a second later. Each is one object and one
+  weak reference for all indices: whatever else the collector of cycles counts brings its next whole round.
 * `build_definition` is pure and may run in any thread. A table belongs to the thread of its loop.
 """
 
@@ -18,8 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from weakref import WeakValueDictionary, ref
 
 import attrs
 
@@ -215,6 +217,19 @@ def build_definition(raw: bytes, compare_without: tuple[str, ...] = ()) -> Defin
     return Definition(name, digest, bytes(raw), whole)
 
 
+_Spelling: TypeAlias = tuple[bytes, tuple[str, ...]]
+"""The digest of what was listed, and what was left out of the comparison."""
+
+
+class _Kept(ref[Definition]):
+    """The one weak reference to a definition, and what it stands under."""
+
+    __slots__ = ("place", "spellings")
+
+    place: tuple[str, str]
+    spellings: tuple[_Spelling, ...]
+
+
 class DefinitionTable:
     """Keeps equal definitions and equal lists once, for as long as somebody holds them.
 
@@ -222,16 +237,27 @@ class DefinitionTable:
     `build_definition` in a thread when that gave nothing, then `keep`.
     """
 
-    __slots__ = ("__weakref__", "_catalogs", "_definitions", "_raw")
+    __slots__ = ("__weakref__", "_catalogs", "_definitions", "_gone", "_raw")
 
     def __init__(self) -> None:
-        self._raw: WeakValueDictionary[tuple[bytes, tuple[str, ...]], Definition] = WeakValueDictionary()
-        self._definitions: WeakValueDictionary[tuple[str, str], Definition] = WeakValueDictionary()
+        raw: dict[_Spelling, _Kept] = {}
+        definitions: dict[tuple[str, str], _Kept] = {}
+
+        def gone(kept: ref[Definition]) -> None:
+            assert type(kept) is _Kept
+            for spelling in kept.spellings:
+                if raw.get(spelling) is kept:
+                    del raw[spelling]
+            if definitions.get(kept.place) is kept:
+                del definitions[kept.place]
+
+        self._raw, self._definitions, self._gone = raw, definitions, gone
         self._catalogs: WeakValueDictionary[bytes, Catalog] = WeakValueDictionary()
 
     def find(self, raw: bytes, compare_without: tuple[str, ...] = ()) -> Definition | None:
         """Give the definition that these very bytes have given before, if somebody still holds it."""
-        return self._raw.get((hashlib.sha256(raw).digest(), compare_without))
+        kept = self._raw.get((hashlib.sha256(raw).digest(), compare_without))
+        return None if kept is None else kept()
 
     def keep(self, built: Definition, compare_without: tuple[str, ...] = ()) -> Definition:
         """Give the one object for what `built` defines: an older equal one, or `built` itself.
@@ -240,9 +266,18 @@ class DefinitionTable:
             built: What `build_definition` gave.
             compare_without: The pointers that it was built with.
         """
-        kept = self._definitions.setdefault((built.digest, built.whole), built)
-        self._raw[hashlib.sha256(built.raw).digest(), compare_without] = kept
-        return kept
+        place = (built.digest, built.whole)
+        spelling = (hashlib.sha256(built.raw).digest(), compare_without)
+        kept = self._definitions.get(place)
+        found = None if kept is None else kept()
+        if kept is None or found is None:
+            found, kept = built, _Kept(built, self._gone)
+            kept.place, kept.spellings = place, (spelling,)
+            self._definitions[place] = kept
+        elif spelling not in kept.spellings:
+            kept.spellings = (*kept.spellings, spelling)
+        self._raw[spelling] = kept
+        return found
 
     def intern(self, raw: bytes, compare_without: tuple[str, ...] = ()) -> Definition:
         """Give the one object for the tool in `raw`: `find`, else `build_definition` and `keep`.
@@ -295,8 +330,11 @@ class DefinitionTable:
         return known
 
     def definitions(self) -> Iterator[Definition]:
-        """Go through the definitions that somebody holds. Lazily: an unfinished look costs what it saw."""
-        return self._definitions.values()
+        """Go through the definitions that somebody holds. Lazily, but for a copy of the index."""
+        for kept in tuple(self._definitions.values()):
+            definition = kept()
+            if definition is not None:
+                yield definition
 
     def catalogs(self) -> Iterator[Catalog]:
         """Go through the lists that somebody holds, likewise."""
