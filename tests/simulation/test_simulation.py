@@ -83,7 +83,7 @@ def test_what_breaks_a_rule_is_shown_and_ends_with_status_1(
 ) -> None:
     from tests.simulation import judging
 
-    def broken(story: Story) -> Judgement:
+    def broken(story: Story, *, lines: bool = False) -> Judgement:
         bad = ("I4 broken on purpose",) if any(step.at > 0.5 for step in story.steps) else ()
         return Judgement(story.seed, bad, {"calls": 1}, "digest", 0.0)
 
