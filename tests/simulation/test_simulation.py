@@ -31,7 +31,7 @@ def test_a_story_that_once_broke_a_rule(path: Path) -> None:
     assert story.note, "a kept story says what it shows"
     judged = judge(story)
     assert list(judged.violations) == []
-    assert judged.counts["calls"]
+    assert judged.counts["calls"] or judged.counts["door calls"]
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
