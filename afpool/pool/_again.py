@@ -104,7 +104,7 @@ class Passes:
         use = self._last(records)
         if use is None:
             return
-        if use.code is not None and use.code != error.code:
+        if use.code is not None and (use.code, use.delivery) != (error.code, error.delivery):
             use.note("repeat", use.code, now)
             use.cause = use.happened = use.was = use.became = None
         elif self.withdrawn is not None:

@@ -26,6 +26,7 @@ from tests.simulation.ground_door import (
     Acknowledged,
     Asked,
     HookSaid,
+    LocalEnded,
     LocalRan,
     Refilled,
     SchemaChanged,
@@ -60,6 +61,8 @@ class Doors:
         loose: Servers at which what a name means for a fill has been changed: by a schema or by the host.
         vended: Value to the owners that it was vended for, and when.
         stored: Ref to how it was stored.
+        misled: Calls whose own tool looked through a store that mixed in what is another's: a ticket names no
+            scope, so that what such a store lists is the tool's to tell.
     """
 
     asked: Mapping[str, Asked]
@@ -68,6 +71,7 @@ class Doors:
     loose: frozenset[str]
     vended: Mapping[str, Vended]
     stored: Mapping[str, Shelved]
+    misled: frozenset[str]
 
     @classmethod
     def of(cls, facts: list[Fact]) -> Doors:
@@ -84,7 +88,19 @@ class Doors:
             frozenset(loose),
             {fact.value: fact for fact in of(facts, Vended) if fact.owner.startswith(f"{DEEP}:")},
             {fact.ref: fact for fact in of(facts, Shelved)},
+            frozenset(_misled(facts)),
         )
+
+
+def _misled(facts: list[Fact]) -> Iterator[str]:
+    inside: set[str] = set()
+    for fact in facts:
+        if isinstance(fact, LocalRan):
+            inside.add(fact.call)
+        elif isinstance(fact, LocalEnded):
+            inside.discard(fact.call)
+        elif isinstance(fact, ShelfAsked) and (fact.verb, fact.mood) == ("list", "strays"):
+            yield from inside & {fact.call}
 
 
 def _is_there(facts: list[Fact]) -> bool:
@@ -197,7 +213,7 @@ def _not_theirs(doors: Doors, call: str, text: str) -> Iterator[str]:
     said = json.dumps(asked.args, default=repr)
     for ref in dict.fromkeys(REF.findall(text)):
         stored = doors.stored.get(ref)
-        if stored is None or ref in said or asked.scope in {None, NOBODY}:
+        if stored is None or ref in said or asked.scope in {None, NOBODY} or call in doors.misled:
             continue
         if stored.scope != asked.scope:
             whose = f"{stored.scope}, which it did not name"

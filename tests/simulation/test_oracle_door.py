@@ -24,6 +24,7 @@ from tests.simulation.ground_door import (
     Asked,
     DoorChanged,
     HookSaid,
+    LocalEnded,
     LocalRan,
     Refilled,
     SchemaChanged,
@@ -199,6 +200,20 @@ def test_no_reference_of_another_is_told(run: Story) -> None:
     run.told("wants-refused", "not-sent", text="there is art_" + "b" * 22)
     assert run.rules(check_artifacts) == []
     run.told("wants-refused", "not-sent", text=f"there is {REF}")
+    assert run.rules(check_artifacts) == ["D2"]
+
+
+def test_what_a_store_that_strays_lists_is_told_by_a_tool_that_lists_and_by_nobody_else(run: Story) -> None:
+    run.shelved(scope=BOB)
+    for call in ("d1", "d2"):
+        run.asked(call)
+    run.add(LocalRan(call="d1", tool="own-shelf", scope=ALICE, args={}))
+    for call in ("d1", "d2"):
+        run.add(ShelfAsked(scope=ALICE, verb="list", ref=None, call=call, mood="strays"))
+    run.add(LocalEnded(call="d1", how="returned"))
+    run.told(call="d1", text=f"there is {REF}")
+    assert run.rules(check_artifacts) == []
+    run.told(call="d2", text=f"there is {REF}")
     assert run.rules(check_artifacts) == ["D2"]
 
 
