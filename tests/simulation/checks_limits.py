@@ -116,7 +116,16 @@ def check_connecting(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """L2: not more than `max_connecting` openings of one place at a time."""
     waiting: dict[str, dict[int, Request]] = {}
     opened: set[int] = set()  # links that have carried something else: what asks there is a sign of life
+    counted: dict[tuple[str, str | None], int] = {}  # what an open client has counted up to, over any link
     for fact in facts:
+        if isinstance(fact, Request) and isinstance(fact.id, int):
+            whose = (fact.place, fact.key)
+            if fact.method not in OPENING:
+                counted[whose] = max(fact.id, counted.get(whose, 0))
+            elif fact.id == 1:
+                counted.pop(whose, None)  # another client begins to count
+            elif fact.id > counted.get(whose, fact.id):
+                opened.add(fact.link)
         if isinstance(fact, Request) and fact.method is not None and fact.method not in OPENING:
             opened.add(fact.link)
         if isinstance(fact, Unlinked):

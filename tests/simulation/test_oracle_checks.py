@@ -733,6 +733,16 @@ def test_more_openings_of_a_place_than_may_be(run):
     assert run.rules(check_connecting, law) == ["L2"]
 
 
+def test_a_sign_of_life_on_a_new_connection_is_no_opening(run):
+    law = Law(max_connecting=1)
+    run.sent(None, method="tools/list", link=1, id=13, key=ALICE)
+    run.sent(None, method="server/discover", link=2, id=1, key=BOB)
+    run.sent(None, method="server/discover", link=3, id=14, key=ALICE)
+    assert run.rules(check_connecting, law) == []
+    run.sent(None, method="server/discover", link=4, id=1, key=ALICE)
+    assert run.rules(check_connecting, law) == ["L2"]
+
+
 def test_a_connection_that_was_kept_for_too_long(run):
     law = Law(keepalive_expiry=4.0)
     run.answered(run.sent("c1", at=1.0), at=1.0)
