@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from .._base.errors import IN_DOUBT, NOT_SENT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
+from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
 from ._catalogs import let_go
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ._shares import Entry
 
 FLIGHT_ROUNDS: Final = 3
-KILLED: Final = "killed"
 TTL_MAX: Final = 86_400.0  # whatever a server says, its list is asked for again after a day
 
 
@@ -85,8 +84,8 @@ async def ensure_settled(
             if flight.error is None:
                 flown = True
             elif flight.owner is actor:
-                if client is None and not moved and _left_behind(flight.client, flight.error):
-                    moved = True
+                if client is None and flight.client.outdated and not moved:
+                    moved = True  # a list may be asked for in the server's present version
                     continue
                 raise copy_error(flight.error)
 
@@ -102,17 +101,6 @@ class Flight:
         self.client = client
         self.landed = trio.Event()
         self.error: AfpoolError | None = None
-
-
-def _left_behind(client: Client, error: AfpoolError) -> bool:
-    """Whether the key's present client may be asked, once, for what this one was asked for.
-
-    So it is where the server speaks another version than this one, and where its key let this one go before
-    it asked: another plan, its age or its silence is no failure of whoever waits for the list.
-    """
-    if client.outdated:
-        return True
-    return client.retired not in (None, KILLED) and isinstance(error, GONE) and error.delivery == NOT_SENT
 
 
 async def _fly(

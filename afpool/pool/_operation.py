@@ -42,6 +42,7 @@ from . import _messages as m
 from ._asking import check_identity, resolve_plan
 from ._call import Call
 from ._causes import (
+    GONE,
     cause_of,
     end_wait,
     holders_of_key,
@@ -281,8 +282,10 @@ async def _relist(call: Call, state: ListState) -> None:
             ensure_settled(actor, state, call.binding.context, call.binding.authorization, call.client),
         )
     except AfpoolError as error:
-        if call.client is None and not state.alive:
-            # its client went with it: step 3 decides by definition, unless what failed was the call itself
+        let_go = isinstance(error, GONE) and error.delivery == NOT_SENT and error.happened is None
+        if call.client is None and (let_go or not state.alive):
+            # its client went with it, or the lister's was let go before it asked, by no event that ended it:
+            # step 3 decides, unless what failed was the call itself
             call.recheck("list", gate=False)
             return
         if error.delivery == NOT_SENT:
