@@ -1,7 +1,7 @@
 """How the app of a simulated world takes what it is told.
 
-It hears, it has asked for nothing, it raises, or it traces every call. What a callback raises costs no call and
-changes nothing: all else is judged as ever.
+It hears, it has asked for nothing, it raises, or it traces every call. What a callback raises costs no call
+and changes nothing: all else is judged as ever.
 """
 
 from __future__ import annotations
