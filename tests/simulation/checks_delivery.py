@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from tests.simulation.ground import Answer, Began, Ended, Fact, Filed, Ran, Request, Stopped, of
+from tests.simulation.ground_door import AGAIN
 from tests.simulation.oracle_law import (
     AFTER_A_QUESTION,
     CODES,
@@ -100,9 +101,11 @@ def check_verdicts(facts: list[Fact], law: Law) -> Iterator[Violation]:
     sent = requests_of(facts)
     filed: dict[str, Filed] = {}
     for use in of(facts, Filed):
-        # each pass of a call that is asked for again has a use of its own: what one has in doubt stays so
-        if use.call not in filed or filed[use.call].delivery != D:
-            filed[use.call] = use
+        # each pass of a call that is asked for again has a use of its own, behind a door under an id of its
+        # own: what one has in doubt stays so
+        call = use.call.removesuffix(AGAIN)
+        if call not in filed or filed[call].delivery != D:
+            filed[call] = use
     torn = [fact for fact in of(facts, Request) if fact.whole < 0 and fact.call is None]
     for ended in of(facts, Ended):
         call = ended.call
