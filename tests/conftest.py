@@ -7,6 +7,7 @@ not be installed must not look like a pass.
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import hypothesis
@@ -15,6 +16,10 @@ import pytest
 # A deadline per example measures how busy the machine is, not the code; each test bounds its own waits.
 hypothesis.settings.register_profile("afpool", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("afpool")
+
+# A shell that runs something in the background lets it ignore ^C: tests that send one would wait for nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _left_out(config: pytest.Config) -> list[Any]:
