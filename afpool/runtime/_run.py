@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._base.canonical import ContentError, canonical_json, parse_strict
-from .._base.errors import AfpoolError, PlanFailed, StaleTools
+from .._base.errors import AfpoolError, IdentityMissing, PlanFailed, StaleTools
 from .._base.identity import FIELDS, Identity, is_nobody
 from ..artifacts import ArtifactMinted, Origin, bind_artifacts
 from ..pool._asking import ask_identity, same_caller
@@ -172,7 +172,8 @@ class Run:
         It holds the run's id, its caller and what it was offered; no arguments, no results, no secret.
 
         Raises:
-            IdentityMissing: The caller could not be asked who it is.
+            IdentityMissing: The caller could not be asked who it is, or has been withdrawn: a run that was
+                somebody's would go on as nobody's.
         """
         saved: dict[str, Any] = {"afpool_run": VERSION, "run_id": self.run_id}
         if self.identity is not None:
@@ -180,6 +181,10 @@ class Run:
             named = {field: value for field in FIELDS if (value := getattr(who, field)) is not None}
             if named:
                 saved["identity"] = named
+            elif callable(self.identity):
+                raise IdentityMissing(
+                    f"the caller of the run {self.run_id} has been withdrawn; it cannot be gone on with"
+                )
         # in this order: another thread may be listing, which sets the toolset and then drops the offer
         offer, toolset = self._offer, self._toolset
         if toolset is not None:

@@ -39,7 +39,7 @@ FINDER = Finder()
 GIVEN_BACK = {"result", "event tool_end", "progress", "event tool_progress", "error"}
 # What is given back as it is, as the pages say: arguments that a result repeats, a provider's refusal.
 # What a tool puts into the store is its own to say.
-BY_A_TOOL = {"stored by a tool", "asked for by a tool"}
+BY_A_TOOL = {"stored by a tool"}
 AS_IT_IS = {"redacted by key", "redacted by pattern", "redacted by field", "provider's own refusal"}
 
 

@@ -636,6 +636,6 @@ async def test_a_long_list_that_was_replaced_is_let_go_of_in_slices():
         await until(lambda: len(table) == 4 * STEP)
         nursery.cancel_scope.cancel()
         most = sizes.index(8 * STEP)
-        # between two looks the other task may have had two turns
+        # between two looks, and behind the last one, the other task may have had two turns
         assert all(before - after <= 2 * STEP for before, after in pairwise(sizes[most:]))
-        assert sizes[-1] <= 5 * STEP
+        assert sizes[-1] <= 6 * STEP

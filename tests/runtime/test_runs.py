@@ -106,6 +106,17 @@ async def test_a_run_whose_caller_cannot_be_asked_is_refused() -> None:
             run.checkpoint()
 
 
+async def test_a_run_whose_caller_was_withdrawn_is_not_kept_as_nobodys() -> None:
+    here_is: list[Identity | None] = [ALICE]
+    async with runtime(tools=[Ran(name="work").tool]) as here:
+        run = here.runtime.run(lambda: here_is[0])
+        assert here.runtime.resume(run.checkpoint()).identity == ALICE
+        here_is[0] = None
+        with pytest.raises(afpool.IdentityMissing, match="withdrawn"):
+            run.checkpoint()
+        assert "identity" not in here.runtime.run(None).checkpoint()  # one that was nobody's stays so
+
+
 async def test_a_resumed_run_keeps_its_callers_identity() -> None:
     work = Ran(name="work")
     async with runtime({"files": [said("files", "read")]}, tools=[work.tool]) as here:

@@ -22,11 +22,14 @@ URL = "http://mcp.example:8080/a?b=c"
 
 @contextlib.asynccontextmanager
 async def client_on(net: Net, **options: Any) -> Any:
-    async def resolve(fn: Any, limiter: Any) -> Any:
-        await trio.lowlevel.checkpoint()
+    def resolve(_host: str, _port: int) -> list[tuple[int, Any]]:
         return [(int(socket.AF_INET), ("127.0.0.1", 8080))]
 
-    adapter = HttpxAdapter(seams=Seams(connect=net.connect, in_thread=resolve), **options)
+    async def at_once(fn: Any, _limiter: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return fn()
+
+    adapter = HttpxAdapter(seams=Seams(connect=net.connect, resolve=resolve, in_thread=at_once), **options)
     try:
         async with httpx.AsyncClient(transport=adapter) as client:
             yield client
