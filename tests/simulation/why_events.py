@@ -234,7 +234,9 @@ def _client_lost(around: Around, event: Happened) -> str:
 def _closed(around: Around, event: Happened) -> str:
     server = event.key.partition("|")[0]
     lived = around.since(Linked, 0.0, event.at, lambda fact: fact.server == server)
-    return "" if lived else "it never had a client"
+    # one that is killed may not have come as far as a link
+    killed = any(event.key in {fact.key, ""} for fact in around.within(Killed, event.at, event.at))
+    return "" if lived or killed else "it never had a client"
 
 
 def _suspect(around: Around, event: Happened) -> str:
