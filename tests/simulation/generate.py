@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.host import CrashActor, Reconfigure
+from tests.simulation.judging import settled
 from tests.simulation.making import Swarm, make_world
 from tests.simulation.making_door import with_door
 from tests.simulation.making_service import with_service
@@ -77,4 +78,5 @@ def generate(seed: int, size: float = 1.0) -> Story:
     steps += strewn(scene, max(0, int(swarm.random.gauss(4, 3) * size)))
     steps.sort(key=lambda step: step.at)  # stable: steps of one motif that fall together stay in order
     steps = _without_open_findings(steps)
-    return with_service(with_door(Story(world, tuple(steps), seed), size), size)
+    story = Story(world, tuple(steps), seed)
+    return story if settled() else with_service(with_door(story, size), size)
