@@ -297,9 +297,8 @@ class Openings:
 
     def refuse_circles(self, actor: KeyActor) -> None:
         """Refuse calls of a key that wait for room which is free only after them; see `_circles`."""
-        roomless = set(self._roomless.values())
-        if actor in roomless:
-            refuse_without_room(self._pool, actor, roomless)
+        if actor in self._roomless.values():  # every call that waits asks this: the set is made for few
+            refuse_without_room(self._pool, actor, set(self._roomless.values()))
 
     def _room_left(self, actor: KeyActor) -> None:
         self.rooms.leave(actor.server.name, actor.projection.tenant, actor.key)
