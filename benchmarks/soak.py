@@ -27,7 +27,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from soak_books import Books
-from soak_plant import PLANTS, Plants
+from soak_plant import PLANTS, SOUGHT, Plants
 from soak_quiet import SETTLES, Bounds, Held, Quiet
 from soak_trouble import Trouble
 from soak_work import Hold, Work
@@ -68,6 +68,7 @@ class Soak:
     every: float
     plants: tuple[str, ...] = ()
     settles: float = SETTLES
+    _sought: float = attrs.field(default=0.0, init=False)
 
     async def run(self, folder: Path) -> Books:
         chance = random.Random(self.seed)
@@ -133,12 +134,14 @@ class Soak:
             nursery.start_soon(quiet.watch, runtime)
             nursery.start_soon(self._tell, runtime, books, quiet)
             plants = Plants(work.world, books, runtime)
-            nursery.start_soon(self._plant, plants, books, quiet)
             stretch = min(self.every, self.seconds / 3)
-            while (left := until - trio.current_time()) > 0 or quiet.moments < 2:
+            while (left := until - trio.current_time()) > 0 or quiet.moments < 2 or plants.planted:
                 await trio.sleep(min(stretch, max(left, 1.0)))
                 await quiet.moment(runtime)
-                if books.violations:
+                if self.plants:
+                    if self._planted(plants, books):
+                        break
+                elif books.violations:
                     break
             plants.clear()
             hold.over = True
@@ -148,7 +151,7 @@ class Soak:
     async def _after(self, before: Held, books: Books) -> None:
         """What is left of a runtime that was left: nothing, but for trio's idle threads."""
         with trio.move_on_after(5):
-            while len(children()) > before.children:  # noqa: ASYNC110 -- it looks from outside
+            while len(children()) > before.count("children"):  # noqa: ASYNC110 -- it looks from outside
                 await trio.sleep(0.05)
         for why in Held.now().above(before, Bounds(objects=400_000, megabytes=120)):
             books.broken(f"after the runtime was left: {why}")
@@ -163,19 +166,30 @@ class Soak:
                 f"{books._now():6.0f} s  {(books.made - made) / TELLS:5.0f} calls/s  open {books.open:3}  "
                 f"keys {told.keys:3}  clients {told.clients:3}  in flight {told.in_flight:2}  "
                 f"quiet {quiet.moments}  "
-                + ("" if held is None else f"fd {held.descriptors}  {held.megabytes:.0f} MB")
+                + ("" if held is None else f"fd {held.count('descriptors')}  {held.megabytes:.0f} MB")
                 + f"  broken {len(books.violations)}",
                 flush=True,
             )
             made = books.made
 
-    async def _plant(self, plants: Plants, books: Books, quiet: Quiet) -> None:
-        while quiet.moments < 1:  # noqa: ASYNC110 -- it looks from outside
-            await trio.sleep(0.02)
-        for name in self.plants:
-            books.note(f"planted {name}")
-            plants.plant(name)
-        await trio.sleep_forever()  # it was there at the first moment, and has to be at the others
+    def _planted(self, plants: Plants, books: Books) -> bool:
+        """Plant at the first moment, look at the others; gives whether there is nothing more to look for.
+
+        Synchronous: what was there at the first moment has to be all that was there before.
+        """
+        if not plants.planted:
+            for name in self.plants:
+                books.note(f"planted {name}")
+                plants.plant(name)
+            self._sought = trio.current_time() + SOUGHT
+            return False
+        missing = plants.missing()
+        if missing and trio.current_time() < self._sought:
+            plants.grow()
+            return False
+        for words in missing:
+            books.broken(f"what was planted was not found in {SOUGHT:g} s: {words}")
+        return True
 
     def _table(self, books: Books, trouble: Trouble, quiet: Quiet) -> None:
         print(f"\nseed {self.seed}, {self.seconds:g} s, Python {sys.version.split()[0]}")
@@ -194,7 +208,7 @@ class Soak:
             print(f"\n{'held at quiet moments':<24}{'first':>12}{'last':>12}{'may be more by':>16}")
             for field in attrs.fields(Held):
                 name = field.name
-                first, last = getattr(quiet.first, name), getattr(quiet.last, name)
+                first, last = quiet.first.count(name), quiet.last.count(name)
                 print(f"{name:<24}{first:>12,.6g}{last:>12,.6g}{getattr(quiet.bounds, name):>16,.6g}")
         print(f"\n{len(books.violations)} violations", flush=True)
 

@@ -1,16 +1,20 @@
 """Faults of the soak's own making, so that each of its checks is seen to fail: `--plant NAME,NAME` or `all`.
 
-They are planted after the first quiet moment, which says what there was before, and have to be found by the
-next one.
+They are planted at the end of the first quiet moment, which says what there was before. From then on they are
+looked for at one moment after the other, until each was found or until `SOUGHT` seconds are over: how many
+calls fall between two moments is the machine's, whether a fault is found must not be. What was not found is a
+violation by itself.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import trio
 
 if TYPE_CHECKING:
@@ -22,8 +26,16 @@ if TYPE_CHECKING:
     from afpool import Runtime
 
 
+SOUGHT: Final = 60.0
+"""Seconds that what is planted is looked for."""
+
+
 class Plants:
-    """Plants, and takes away what would outlive the run."""
+    """Plants, looks whether it was found, and takes away what would outlive the run.
+
+    Attributes:
+        planted: The names of what was planted.
+    """
 
     def __init__(self, world: World, books: Books, runtime: Runtime) -> None:
         self._world = world
@@ -33,10 +45,27 @@ class Plants:
         self._process: subprocess.Popen[bytes] | None = None
         self._over = threading.Event()
         self._scope = trio.CancelScope()
+        self.planted: list[str] = []
 
     def plant(self, name: str) -> None:
         """Plant one."""
-        PLANTS[name](self)
+        PLANTS[name].make(self)
+        self.planted.append(name)
+
+    def missing(self) -> list[str]:
+        """What was planted and is not among the violations, each with the words that nobody said."""
+        said = "\n".join(self._books.violations)
+        return [
+            f"{name}: {words}"
+            for name in self.planted
+            for words in PLANTS[name].found
+            if re.search(words, said) is None
+        ]
+
+    def grow(self) -> None:
+        """What leaks goes on leaking, from one moment to the next."""
+        if "memory" in self.planted:
+            self.memory()
 
     def clear(self) -> None:
         """Take away what is of the process and not of the runtime."""
@@ -116,10 +145,32 @@ class Plants:
         self._books.end = told  # type: ignore[method-assign]
 
 
-PLANTS: Final[Mapping[str, Callable[[Plants], None]]] = {
-    name: getattr(Plants, name)
-    for name in (
-        "credential", "descriptor", "place", "task", "thread", "child", "memory", "twice", "verdict",
-        "answer",
-    )
-}  # fmt: skip
+@attrs.frozen
+class Plant:
+    """A fault that is planted.
+
+    Attributes:
+        make: Plants it.
+        found: What violations say when it was found; each of these.
+    """
+
+    make: Callable[[Plants], None]
+    found: tuple[str, ...]
+
+
+PLANTS: Final[Mapping[str, Plant]] = {
+    "credential": Plant(
+        Plants.credential, ("with a credential of", "a session of .* carried credentials of")
+    ),
+    "descriptor": Plant(Plants.descriptor, ("descriptors: ",)),
+    "place": Plant(
+        Plants.place, ("in flight, and .* known to be inside", "places at a quiet moment: 1 in flight")
+    ),
+    "task": Plant(Plants.task, ("tasks: ",)),
+    "thread": Plant(Plants.thread, ("threads: ",)),
+    "child": Plant(Plants.child, ("children: ",)),
+    "memory": Plant(Plants.memory, ("objects: ",)),
+    "twice": Plant(Plants.twice, ("ran 2 times",)),
+    "verdict": Plant(Plants.verdict, ("told `not-sent`", "its use says answered")),
+    "answer": Plant(Plants.answer, ("the answer was another one's",)),
+}

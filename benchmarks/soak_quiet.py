@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import re
 import threading
 from collections import Counter
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 LIBC: Final = ctypes.CDLL(None)
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_NUMBERS: Final = re.compile("[0-9]+")
 SETTLES: Final = 10.0
 """Seconds until every place is back: `settle_timeout`, `close_timeout`, a back-off, one after another."""
 
@@ -67,13 +69,16 @@ class Bounds:
 
 @attrs.frozen
 class Held:
-    """What the process holds."""
+    """What the process holds; of what has names, how many there are of each.
 
-    descriptors: int
-    tasks: int
-    threads: int
+    By name, because what was there at the first moment and has ended since must not make room for what leaks.
+    """
+
+    descriptors: Counter[str]
+    tasks: Counter[str]
+    threads: Counter[str]
     workers: int
-    children: int
+    children: Counter[str]
     objects: int
     megabytes: float
 
@@ -84,16 +89,20 @@ class Held:
             gc.collect()
             LIBC.malloc_trim(0)
         names = [thread.name for thread in threading.enumerate()]
-        workers = sum(name.startswith("Trio ") for name in names)
         return cls(
-            descriptors=len(list(Path("/proc/self/fd").iterdir())),
-            tasks=trio.lowlevel.current_statistics().tasks_living,
-            threads=len(names) - workers,
-            workers=workers,
-            children=len(children()),
+            descriptors=descriptors(),
+            tasks=tasks_by_name(),
+            threads=Counter(unnumbered(name) for name in names if not name.startswith("Trio ")),
+            workers=sum(name.startswith("Trio ") for name in names),
+            children=Counter(filter(None, map(command_of, children()))),
             objects=len(gc.get_objects()),
             megabytes=int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 1e6,
         )
+
+    def count(self, field: str) -> float:
+        """How many, or how much, of one of the fields."""
+        held = getattr(self, field)
+        return held.total() if isinstance(held, Counter) else held
 
     def above(self, first: Held, bounds: Bounds) -> list[str]:
         """What is more than it may be."""
@@ -101,7 +110,14 @@ class Held:
         for field in attrs.fields(Held):
             now, allowed = getattr(self, field.name), getattr(bounds, field.name)
             before = 0 if field.name == "workers" else getattr(first, field.name)
-            if now > before + allowed:
+            if isinstance(now, Counter):
+                more = now - before
+                if more.total() > allowed:
+                    new = ", ".join(f"{count} {name}" for name, count in more.most_common(8))
+                    found.append(
+                        f"{field.name}: {now.total()}, before {before.total()}; more than before: {new}"
+                    )
+            elif now > before + allowed:
                 found.append(f"{field.name}: {now:,.6g}, before {before:,.6g}, at most {allowed:,.6g} more")
         return found
 
@@ -138,7 +154,6 @@ class Quiet:
         self.moments = 0
         self.checks = 0
         self._kinds: Counter[str] = Counter()
-        self._tasks: Counter[str] = Counter()
         self._collected = 0.0
 
     # ------------------------------------------------------------------ while calls run
@@ -182,7 +197,9 @@ class Quiet:
         """Have one: wait for everybody, judge, compare; the next part begins after it."""
         self.hold.begin()
         await self._until(
-            lambda: self.books.open == 0 and not self.trouble.busy, "callers come back", 2 * WARY
+            lambda: not (self.books.open or self.trouble.busy or self.work.opened),
+            "callers come back",
+            2 * WARY,
         )
         self._resume_all(runtime)
         await self._until(lambda: not self._held(runtime), "places come back", self._patience)
@@ -276,27 +293,24 @@ class Quiet:
     def _compare(self) -> None:
         held = Held.now()
         kinds = Counter(type(each).__name__ for each in gc.get_objects())
-        tasks = tasks_by_name()
         if self.first is None:
-            self.first, self._kinds, self._tasks = held, kinds, tasks
+            self.first, self._kinds = held, kinds
         more = held.above(self.first, self.bounds)
         for why in more:
             self.books.broken(f"at a quiet moment: {why}")
         if more:
             grown = (kinds - self._kinds).most_common(8)
             self.books.note(f"grown: {', '.join(f'{name} +{count}' for name, count in grown)}")
-            self.books.note(f"tasks that are new: {dict(tasks - self._tasks)}")
-            self.books.note(f"descriptors: {descriptors()}")
         self.last = held
 
 
-def descriptors() -> str:
-    """What the process's descriptors are."""
+def descriptors() -> Counter[str]:
+    """The process's descriptors, by what they are."""
     found: Counter[str] = Counter()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found[str(path.readlink()).partition(":[")[0]] += 1
-    return ", ".join(f"{count} {what}" for what, count in sorted(found.items()))
+            found[unnumbered(str(path.readlink()).partition(":[")[0])] += 1
+    return found
 
 
 def tasks_by_name() -> Counter[str]:
@@ -306,7 +320,20 @@ def tasks_by_name() -> Counter[str]:
     left = [] if root is None else [root]
     while left:
         task = left.pop()
-        found[task.name] += 1
+        found[unnumbered(task.name)] += 1
         for nursery in task.child_nurseries:
             left += nursery.child_tasks
     return found
+
+
+def command_of(pid: int) -> str:
+    """How that process was started; nothing for one that has gone."""
+    try:
+        return unnumbered(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+    except OSError:
+        return ""
+
+
+def unnumbered(name: str) -> str:
+    """A name without the numbers that differ from one of a kind to the next."""
+    return _NUMBERS.sub("#", name)

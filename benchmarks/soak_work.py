@@ -56,7 +56,8 @@ class Work:
 
     Attributes:
         runtime: What they call through; the toolsets that they hold are dropped at quiet moments.
-        idle: How many of the callers stand at the gate.
+        held: Toolsets that somebody holds.
+        opened: How many runtimes of one identity alone are open.
     """
 
     def __init__(self, world: World, books: Books, hold: Hold, chance: random.Random) -> None:
@@ -66,6 +67,7 @@ class Work:
         self._chance = chance
         self.runtime: Runtime | None = None
         self.held: dict[Identity, Any] = {}
+        self.opened = 0
 
     # ------------------------------------------------------------------ the callers
 
@@ -227,10 +229,12 @@ class Work:
                 "qualify": "always",
                 "pool": {"close_timeout": 2.0, "open_timeout": 5.0, "settle_timeout": 2.0},
             }
+            self.opened += 1
             async with trio.open_nursery() as callers, open_runtime(**config) as runtime:
                 for _ in range(4):
                     callers.start_soon(self._calls_until_closed, runtime, who)
                 await trio.sleep(self._chance.random() * 2)
+            self.opened -= 1
             await trio.sleep(self._chance.random())
 
     async def _calls_until_closed(self, runtime: Runtime, who: Identity) -> None:

@@ -13,13 +13,13 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-def run(name: str, *arguments: str, code: int | None = 0) -> str:
+def run(name: str, *arguments: str, code: int | None = 0, timeout: float = 100) -> str:
     """Run a harness; gives what it printed. `code=None` takes whatever its figures make of it, 0 or 1."""
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / name), *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=timeout,
         check=False,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )

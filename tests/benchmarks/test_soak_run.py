@@ -13,7 +13,9 @@ import trio
 from afpool import Identity
 from tests.benchmarks.test_benchmarks_run import load, run
 
+soak = load("soak")
 soak_books = load("soak_books")
+soak_plant = load("soak_plant")
 soak_quiet = load("soak_quiet")
 soak_world = load("soak_world")
 
@@ -30,8 +32,10 @@ def test_a_short_soak_is_clean():
         assert re.search(rf"^{row} +[0-9]", printed, re.MULTILINE)
 
 
+@pytest.mark.timeout(300)
 def test_what_is_planted_is_found():
-    printed = run("soak.py", "--seconds", "6", "--every", "3", "--plant", "all", "--settles", "2", code=1)
+    asked = ("--seconds", "6", "--every", "3", "--plant", "all", "--settles", "2")
+    printed = run("soak.py", *asked, code=1, timeout=280)
     found = [line.partition(" ")[2].strip() for line in printed.splitlines() if line.startswith("VIOLATION")]
     for word in (
         "with a credential of",
@@ -51,6 +55,7 @@ def test_what_is_planted_is_found():
         assert any(re.search(word, line) for line in found), (word, printed)
     assert re.search(r"^seed [0-9]+", printed)
     assert "planted credential" in printed.partition("the last events:")[2]
+    assert "was not found" not in printed
 
 
 # ---------------------------------------------------------------------------- the books, line by line
@@ -299,9 +304,48 @@ async def test_what_is_held_is_compared_with_its_bounds():
     bounds = soak_quiet.Bounds()
     assert held.above(held, bounds) == []
     for field in attrs.fields(soak_quiet.Held):
-        before = 0 if field.name == "workers" else getattr(held, field.name)
-        more = attrs.evolve(held, **{field.name: before + getattr(bounds, field.name) + 1})
-        assert [line.partition(":")[0] for line in more.above(held, bounds)] == [field.name]
+        allowed = getattr(bounds, field.name)
+        before = getattr(held, field.name)
+        if isinstance(before, Counter):
+            more = before + Counter({"planted": allowed + 1})
+        else:
+            more = (0 if field.name == "workers" else before) + allowed + 1
+        found = attrs.evolve(held, **{field.name: more}).above(held, bounds)
+        assert [line.partition(":")[0] for line in found] == [field.name]
+
+
+@pytest.mark.parametrize("field", ["descriptors", "tasks", "threads", "children"])
+async def test_what_has_ended_since_makes_no_room_for_what_leaks(field):
+    held = soak_quiet.Held.now()
+    first = attrs.evolve(held, **{field: Counter({"stays": 2, "ended since": 3})})
+    now = attrs.evolve(held, **{field: Counter({"stays": 2, "leaks": 1})})
+    assert now.above(first, soak_quiet.Bounds()) == [f"{field}: 3, before 5; more than before: 1 leaks"]
+    assert attrs.evolve(held, **{field: Counter({"stays": 2})}).above(first, soak_quiet.Bounds()) == []
+
+
+async def test_what_is_planted_is_looked_for_until_it_was_found(world, books):
+    run_of = soak.Soak(1, 6.0, 3.0, ("verdict", "memory"))
+    plants = soak_plant.Plants(world, books, None)
+    assert plants.missing() == []
+    assert not run_of._planted(plants, books)  # planted, and not looked for yet
+    grown = len(plants._kept)
+    assert not run_of._planted(plants, books)
+    assert len(plants._kept) == grown + 1  # what leaks goes on
+    books.broken("call 1 ran at files, and its caller was told `not-sent`")
+    books.broken("at a quiet moment: objects: 2, before 1, at most 0 more")
+    assert plants.missing() == ["verdict: its use says answered"]
+    assert not run_of._planted(plants, books)
+    books.broken("call 1 (quick at files): its use says answered")
+    assert run_of._planted(plants, books)
+    assert not [text for text in books.violations if "was not found" in text]
+
+
+async def test_what_was_planted_and_not_found_is_a_violation(world, books):
+    run_of = soak.Soak(1, 6.0, 3.0, ("task",))
+    plants = soak_plant.Plants(world, books, None)
+    plants.planted.append("task")  # not really
+    assert run_of._planted(plants, books)
+    assert [text.partition(" s: ")[2] for text in books.violations] == ["task: tasks: "]
 
 
 async def test_tasks_are_told_by_name():
