@@ -1,0 +1,96 @@
+"""Where the parts of a schema stand once an argument is gone, and how the references to them are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.tools.schemas import SCHEMA_URI, validator
+from tests.tools.test_schema_cut import TEXT, cut, why, with_token, without
+
+WHOLE_NUMBER = {"type": "integer"}
+
+
+def judged(schema: Any, *, takes: Any, refuses: Any) -> dict[str, Any]:
+    result: dict[str, Any] = cut(schema)
+    judge = validator(result)
+    assert judge is not None
+    assert judge.is_valid(takes)
+    assert not judge.is_valid(refuses)
+    return result
+
+
+def test_a_reference_to_what_stays_whole_stays_as_it_is() -> None:
+    more = {"$ref": "#/$defs/More", "$defs": {"More": {"required": ["a"]}}}
+    assert cut(with_token(**more)) == without(**more)
+
+
+def test_a_reference_into_a_list_is_followed() -> None:
+    schema = with_token(
+        allOf=[{"required": ["a"]}, {"required": ["token", "b"]}], anyOf=[{"$ref": "#/allOf/1"}]
+    )
+    judged(schema, takes={"a": 1, "b": 1}, refuses={"a": 1})
+    for nowhere in ("#/allOf/2", "#/allOf/-1", "#/allOf/x", "#/allOf/1/required/5"):
+        assert "a schema that is not in it" in why({**schema, "anyOf": [{"$ref": nowhere}]})
+
+
+def test_a_part_that_was_a_schema_of_its_own_refers_to_the_whole_once_it_is_cut() -> None:
+    """It has lost its name, and what it called by a short one is called by where it stands."""
+    schema = {
+        "allOf": [{"$ref": "https://example.com/sub"}],
+        "$defs": {
+            "Sub": {
+                "$id": "https://example.com/sub",
+                "properties": {"token": TEXT, "n": {"$ref": "#/$defs/N"}},
+                "$defs": {"N": WHOLE_NUMBER},
+            }
+        },
+    }
+    result = judged(schema, takes={"n": 1}, refuses={"n": "1"})
+    assert [list(part) for part in result["$defs"].values()] == [["properties", "$defs"]]
+
+
+@pytest.mark.parametrize("name", [{"$anchor": "secret"}, {"$id": "https://example.com/secret"}])
+def test_a_part_with_a_name_of_its_own_is_not_moved(name: dict[str, str]) -> None:
+    """It would be there twice by that name, or not where others look for it."""
+    schema = with_token()
+    schema["properties"] |= {"token": {**TEXT, **name}, "other": {"$ref": "#/properties/token"}}
+    assert "would have to move" in why(schema)
+    schema["properties"]["token"] = {"type": "string", "not": {"maxLength": 0, **name}}
+    assert "would have to move" in why(schema)
+
+
+def test_a_part_of_a_definition_that_is_cut_is_found_where_it_stands_now() -> None:
+    definition = {"properties": {"token": TEXT, "n": WHOLE_NUMBER}, "required": ["token", "n"]}
+    schema: dict[str, Any] = {
+        "$ref": "#/$defs/Args",
+        "properties": {"x": {"$ref": "#/$defs/Args/properties/n"}},
+        "$defs": {"Args": definition},
+    }
+    result = judged(schema, takes={"n": 1, "x": 2}, refuses={"n": 1, "x": "2"})
+    assert list(result["$defs"].values()) == [{"properties": {"n": WHOLE_NUMBER}, "required": ["n"]}]
+    schema["properties"]["x"] = {"$ref": "#/$defs/Args/properties/token"}
+    result = judged(schema, takes={"n": 1, "x": "t"}, refuses={"n": 1, "x": 2})
+    assert result["$defs"]["Args"] == definition, "what is gone from the arguments is still there for others"
+
+
+def test_what_a_discriminator_maps_to_elsewhere_stays() -> None:
+    elsewhere = {"x": "other.json", "y": "Dog", "z": 3, "a": "#/%24defs/A"}
+    schema = {
+        "properties": {"token": TEXT},
+        "oneOf": [{"$ref": "#/$defs/A"}],
+        "discriminator": {"propertyName": "k", "mapping": {**elsewhere, "gone": "#/properties/token"}},
+        "$defs": {"A": {"properties": {"k": {"const": "a"}}, "required": ["k"]}},
+    }
+    assert cut(schema)["discriminator"] == {"propertyName": "k", "mapping": elsewhere}
+
+
+def test_what_refers_on_and_on_is_refused_in_words() -> None:
+    length = 260
+    definitions: dict[str, Any] = {f"d{at}": {"$ref": f"#/definitions/d{at + 1}"} for at in range(length)}
+    definitions[f"d{length}"] = {"properties": {"token": TEXT}, "required": ["a"]}
+    schema = {"$schema": SCHEMA_URI[7], "$ref": "#/definitions/d0", "definitions": definitions}
+    assert "refer to each other too many times over" in why(schema)
+    schema["$ref"] = "#/definitions/d9"
+    assert cut(schema)["$ref"] == "#/definitions/d9"
