@@ -106,7 +106,7 @@ class Plants:
 
     def child(self) -> None:
         """A process that does not end."""
-        self._process = subprocess.Popen(["sleep", "60"])
+        self._process = subprocess.Popen(["sleep", "300"])
 
     def memory(self) -> None:
         """Objects that nobody lets go."""
