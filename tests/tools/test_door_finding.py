@@ -59,10 +59,9 @@ async def test_a_refusal_while_it_is_looked_for_is_the_ending_of_that_call() -> 
 async def test_one_that_is_cancelled_while_it_is_looked_for_has_not_run() -> None:
     begun: list[str] = []
     through = door(begin=lambda use: begun.append(use.name))
-    with trio.CancelScope() as scope:
-        with through.door.finding(asking(through)):
-            scope.cancel()
-            await trio.lowlevel.checkpoint()
+    with trio.CancelScope() as scope, through.door.finding(asking(through)):
+        scope.cancel()
+        await trio.lowlevel.checkpoint()
     (use,) = through.uses
     assert (use.outcome, use.delivery, use.run_id, use.who) == ("cancelled", "not-sent", "r", ALICE)
     assert not through.door.running
