@@ -188,6 +188,8 @@ class Call:
         if self.unnamed is not None:
             record.start(started)
             raise self.unnamed
+        if not self.written or shown is not given:
+            self._check_json(given, started)
         args: JsonObject = given
         if door.hooks_before:
             args = await self._hooked(tool, given, started)
@@ -199,10 +201,6 @@ class Call:
             raise Overloaded(
                 f"{MAX_DEPTH} tools call one another already; the last, {self.name}, was not run"
             )
-        if args is not given:
-            self._check_replaced(args)
-        elif not self.written or shown is not given:
-            self._check_json(args)
         if args is not given:
             shown = self._shown(tool, args)
         if is_filled(tool) if known is None else known.filled:
@@ -276,24 +274,16 @@ class Call:
         finally:
             self.record.passed("fill")
 
-    def _check_json(self, args: JsonObject) -> None:
+    def _check_json(self, args: JsonObject, started: Encoded) -> None:
+        """Refuse what is not JSON before anybody is asked about it."""
         try:
             encode_json(args)
         except NotJson as error:
+            self.record.start(started)
             self.record.passed("arguments")
             raise InvalidArguments(
                 f"The arguments of {self.name} are not JSON at {error.path}: {error.kind}; "
                 "the tool was not run"
-            ) from None
-
-    def _check_replaced(self, args: JsonObject) -> None:
-        try:
-            encode_json(args)
-        except NotJson as error:
-            self.denied = True
-            raise CallDenied(
-                f"a hook replaced the arguments of {self.name} by what is not JSON at {error.path} "
-                f"({error.kind}), which denies the call (the tool was not run)"
             ) from None
 
     def _invalid(self, args: JsonObject, shown: JsonObject, compiled: Compiled) -> InvalidArguments:

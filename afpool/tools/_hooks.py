@@ -9,6 +9,8 @@ Rules:
   what it raised.
 * Arguments are given to a hook read-only. What it wants changed it gives back; no hook puts back an argument
   that the host fills, since that is judged after them.
+* What a hook gives is judged before the next one is asked, and what a model gives before the first: whoever
+  is asked sees a JSON object, and a refusal names the hook whose arguments were none, not one after it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import attrs
 
 from .._base.errors import ANSWERED, NOT_SENT, CallDenied
 from .._base.untraced import in_place_of
+from ..protocol import NotJson, encode_json
 from ._results import is_sound
 
 if TYPE_CHECKING:
@@ -109,11 +112,16 @@ class Hook:
 async def ask_before(hooks: Sequence[Hook], call: HookCall) -> JsonObject:
     """Ask every hook about a call.
 
+    Args:
+        hooks: In the order in which they are asked.
+        call: Its arguments are a JSON object.
+
     Returns:
         The arguments to run with: the call's own object where no hook replaced them.
 
     Raises:
-        CallDenied: A hook denied, raised, or answered with what is no verdict.
+        CallDenied: A hook denied, raised, answered with what is no verdict, or left arguments that are not
+            JSON.
     """
     given = args = call.args
     for hook in hooks:
@@ -134,7 +142,18 @@ async def ask_before(hooks: Sequence[Hook], call: HookCall) -> JsonObject:
                 failure = in_place_of(error, _malfunction(hook, NOT_SENT, why))
             if failure is not None:
                 raise failure
+        if args is not given:
+            _check_json(hook, args)
     return given if args is given else args
+
+
+def _check_json(hook: Hook, args: JsonObject) -> None:
+    """Deny for a hook that leaves other arguments than JSON, its own or changed ones of a hook before it."""
+    try:
+        encode_json(args)
+    except NotJson as error:
+        why = f"replaced the arguments by what is not JSON at {error.path} ({error.kind})"
+        raise _malfunction(hook, NOT_SENT, why) from None
 
 
 async def ask_after(

@@ -15,6 +15,7 @@ import attrs
 import jsonschema_rs
 
 from tests.simulation.checks_lists import Received
+from tests.simulation.door_wide import UNCHECKED, takes, wrong_words
 from tests.simulation.ground import Closing, Fact, Ran, Reconfigured, of
 from tests.simulation.ground_door import (
     Asked,
@@ -86,8 +87,6 @@ def _unknown(case: Case) -> bool:
 def _denied(case: Case) -> bool:
     after = case.told.delivery == "answered"
     moods = WITHHOLDING if after else DENYING
-    if case.asked.shape == "not-json" and not after:
-        moods = moods | {"replaces", "puts-filled"}  # which give on what they were given
     return case.any(HookSaid, lambda fact: fact.after == after and fact.how in moods)
 
 
@@ -95,6 +94,9 @@ def _invalid(case: Case) -> bool:
     asked = case.asked
     if asked.shape in {"list", "text", "not-json"} or (asked.bare and asked.shape != "object"):
         return True
+    if case.own is not None and case.own.kind == "wide":
+        hooked = case.any(HookSaid, lambda fact: fact.how in {"replaces", "puts-filled"})
+        return hooked or bool(UNCHECKED.search(case.told.text)) or not takes(case.own.seed, asked.args)
     if case.own is not None:
         # its own tools with a schema, or with words of their own
         return case.own.kind in {"typed", "filled", "takes", "refuses", "presents", "needs", "asks", "calls"}
@@ -178,6 +180,14 @@ def check_door_causes(facts: list[Fact], law: Law) -> Iterator[Violation]:
             what = f"{first.server or 'own'}/{first.tool}, said {first.said!r}"
             text = f"call {told.call} of {first.scope} ({what}) came back {told.code}, and nothing was so"
             yield Violation("C1", told.seq, text)
+        if (
+            own is not None
+            and own.kind == "wide"
+            and told.code == "invalid-arguments"
+            and first.shape == "object"
+        ):
+            for why in wrong_words(first.args, told.text):
+                yield Violation("C1", told.seq, f"call {told.call} of {first.tool}: {why}")
     yield from _ran_all_the_same(facts, law, asked)
 
 
@@ -202,9 +212,15 @@ def _ran_all_the_same(facts: list[Fact], law: Law, asked: Mapping[str, Asked]) -
         first = asked[fact.call or ""]
         if fact.call in denied and denied[fact.call or ""].seq < fact.seq:
             yield Violation("C1", fact.seq, f"call {fact.call} was denied by a hook, and ran")
-        if first.shape in {"list", "text", "not-json"} and fact.call not in meddled:
+        if first.shape in {"list", "text", "not-json"}:
             yield Violation("C1", fact.seq, f"call {fact.call} ran with arguments of the shape {first.shape}")
-        if first.bare or fact.call in meddled or first.server is None or not isinstance(fact, Ran):
+        if first.bare or fact.call in meddled:
+            continue
+        own = law.door.local(first.tool) if law.door is not None and first.server is None else None
+        if own is not None and own.kind == "wide" and first.intended and not takes(own.seed, first.args):
+            text = f"call {fact.call} ran, and the schema of {first.tool} refuses its arguments"
+            yield Violation("C1", fact.seq, text)
+        if first.server is None or not isinstance(fact, Ran):
             continue
         schema = schema_of(law, facts[: fact.seq], first)
         if schema is not None and not _takes(schema, first.args):

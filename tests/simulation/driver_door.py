@@ -117,6 +117,7 @@ class Door:
         }
         self._inner: dict[str, int] = {}
         self._over: set[str] = set()
+        self._filling: set[Any] = set()  # servers that have been listed since their fills were said
         self._qualify = spec.qualify
 
     # ------------------------------------------------------------------ opening
@@ -301,17 +302,23 @@ class Door:
             who, live = agent.who, agent.live
 
         async def ask() -> Any:
-            if agent is not None:
-                return await agent.run.toolset(deadline=until, refresh=step.refresh)
-            identity = self._identity(who, live=live)
             try:
-                return await self.runtime.toolset(identity, deadline=until, refresh=step.refresh)
+                if agent is not None:
+                    toolset = await agent.run.toolset(deadline=until, refresh=step.refresh)
+                else:
+                    identity = self._identity(who, live=live)
+                    toolset = await self.runtime.toolset(identity, deadline=until, refresh=step.refresh)
             except TypeError as error:
                 # at the first listing: it had been changed, or could not be read, before anybody had seen it
                 if " declares " not in str(error):
                     raise
                 run.counts["toolset:undeclared"] += 1
+                for server in self._filling:
+                    if f"the server {server!r} " in str(error) and "host is to fill" in str(error):
+                        run.failures.append(f"D8 a later listing is taken for the first one: {error}")
                 return None
+            self._filling |= {toolset.place_of(name)[0] for name in toolset} & self.rules.keys()
+            return toolset
 
         toolset = await run.work.ask("toolset", ask)
         if toolset is None or (live and who != NOWHERE and not run.host.caller(who).is_who):
@@ -802,6 +809,7 @@ class Door:
         """Have the runtime take other servers, or functions of the app."""
         config = self.runtime.config
         names = {server.name for server in servers}
+        self._filling &= names
         return self.runtime.reconfigure(
             servers=servers,
             plan=config.plan if plan is ... else plan,
@@ -855,6 +863,7 @@ class Door:
         refilled = before is not None and rules is not None and before.fill != rules.fill
         if refilled and rules is not None:
             run.ground.file(Refilled(server=server, fill=dict(rules.fill)))
+            self._filling.discard(server)
         run.configuration.rebound(server if refilled else None)
         self.runtime.reconfigure(**fields)
 

@@ -145,6 +145,51 @@ async def test_a_hook_that_malfunctions_denies_and_is_named(
     assert set(end) == {*PLAIN, "not_executed" if moment == "before" else "model_result"}
 
 
+@pytest.mark.parametrize("later", [{"n": 1}, None], ids=["replaces", "passes"])
+async def test_arguments_that_are_not_json_are_their_hooks_own_fault(later: Any) -> None:
+    asked: list[str] = []
+
+    def careless(call: Any) -> Replace:
+        asked.append("careless")
+        return Replace({**call.args, "n": {1, 2}})
+
+    def thorough(call: Any) -> Any:
+        asked.append("thorough")
+        return None if later is None else Replace({**call.args, **later})
+
+    through, work = door(hooks=[Hook("careless", before=careless), Hook("thorough", before=thorough)]), Ran()
+    result = await through(work.tool, {"a": 1})
+    refused(result, "denied")
+    assert result.text == (
+        "the hook careless replaced the arguments by what is not JSON at $.n (set), "
+        "which denies the call (the tool was not run)"
+    )
+    assert asked == ["careless"]
+    assert not work.calls
+
+
+async def test_a_hook_that_spoils_what_another_one_gave_is_named() -> None:
+    def spoils(call: Any) -> None:
+        call.args["list"].append({1, 2})
+
+    hooks = [Hook("first", before=lambda call: Replace({"list": [1]})), Hook("second", before=spoils)]
+    through, work = door(hooks=hooks), Ran()
+    result = await through(work.tool, {})
+    refused(result, "denied")
+    assert "the hook second replaced the arguments by what is not JSON at $.list[1] (set)" in result.text
+    assert not work.calls
+
+
+async def test_no_hook_is_asked_about_what_is_not_json() -> None:
+    hook = Hook("h", before=lambda call: pytest.fail("asked about what is not JSON"))
+    through, work = door(hooks=[hook]), Ran()
+    result = await through(work.tool, {"n": {1, 2}})
+    refused(result, "invalid-arguments")
+    assert "are not JSON at" in result.text
+    assert through.events.kinds == ["tool_start", "tool_end"]
+    assert not work.calls
+
+
 async def test_a_hook_replaces_a_result_and_the_record_keeps_the_tools_own() -> None:
     through = door(hooks=[Hook("h", after=lambda call, result: Replace({"shown": result.text[:3]}))])
     result = await through(Ran("long text").tool, call_id="c")
