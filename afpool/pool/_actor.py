@@ -3,19 +3,25 @@
 The pool holds an actor strongly while it is *active* (a client, an opening, a waiter, a place, a closing
 client, an operator's pause); otherwise only its bound tools do, and with the last of them it is forgotten.
 So a forgotten key costs nothing (I11), and no finaliser is needed.
+
+What it is told is never lost: a key that crashes again soon falls (`_fallen`), and does not stop.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final, final
 
-from actors import Actor, Undelivered
+from actors import Actor, Restart, Undelivered
 
 from .._base.errors import AfpoolError
 from . import _messages as m
+from ._fallen import FallenMachine
 from ._machine import KeyMachine
 
 if TYPE_CHECKING:
+    from actors._observe import Phase
+
     from .._base.identity import Identity, PoolKey
     from ._events import Event
     from ._pool import Pool
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
     from ._subscriptions import Subscription
 
 _REFUSALS: Final = (AfpoolError,)
+
+SOON: Final = Restart().within
+"""Seconds after a crash within which another one is one too many."""
 
 
 @final
@@ -58,6 +67,7 @@ class KeyActor(Actor[KeyMachine]):
             successor=_successor,
             refusals=_REFUSALS,
             mailbox_limit=pool.limits.max_waiting,
+            restart=Restart(intensity=sys.maxsize),  # how many are too many is decided here
             clock=pool.seams.now,
         )
         self.pool = pool
@@ -77,6 +87,11 @@ class KeyActor(Actor[KeyMachine]):
         self.watchers: dict[str, list[Subscription]] | None = None
         self.log_level: str | None = None
         self.refuses_until: float | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """What the actor does with a request now; one that has fallen is `crashed`."""
+        return "crashed" if isinstance(self.machine, FallenMachine) else super().phase
 
     @property
     def shown(self) -> str:
@@ -121,12 +136,16 @@ def _perform(actor: Actor[KeyMachine], effect: Any) -> None:
         pool.openings.start_closing(actor, effect.handle, effect.reason)
     elif kind is m.PingClient:
         pool.openings.start_ping(actor, effect.handle)
+    elif kind is m.Bury:
+        pool.background.bury(actor)
     elif kind is not Undelivered:
         raise TypeError(f"unknown effect {kind.__name__}")
 
 
 def _successor(actor: Actor[KeyMachine], error: BaseException) -> KeyMachine:
     assert isinstance(actor, KeyActor)
-    actor.crashed = actor.pool.event("actor-crashed", actor, why=type(error).__name__)
+    before = actor.crashed
+    actor.crashed = event = actor.pool.event("actor-crashed", actor, why=type(error).__name__)
     actor.pool.background.after_crash(actor)
-    return actor.machine.successor()
+    again = before is not None and event.at - before.at <= SOON
+    return actor.machine.successor(FallenMachine if again else None)

@@ -6,8 +6,9 @@
   KeyboardInterrupt: half a settlement is worse than a late ^C, which is the main task's to take.
 * Leaving: whoever has sent nothing is refused, what was sent may settle, clients close as they become free,
   all at once and within `close_timeout`. What is left then is ended. Nothing is polled.
-* An actor that crashed for good tells nobody any more what to close: its clients are closed from here, once
-  nothing runs on them. It refuses for `idle_timeout`, and is then forgotten: the key may begin anew.
+* A key that has fallen (`_fallen`) says no more what to end: its openings are cancelled from here, and its
+  clients closed once nothing runs on them. It refuses for `idle_timeout`, and is then forgotten, so that it
+  may begin anew. Not before all of it has ended, or that would be nobody's; nor while an operator holds it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
-
-from actors import Restart
 
 from .._base.errors import IN_DOUBT, NOT_SENT, PoolClosed
 from . import _messages as m
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ._actor import KeyActor
     from ._pool import Pool
 
-SOON: Final = Restart().within
 CLOSE_SLACK: Final = 0.25  # seconds between asking what is left to end and ending it
 
 
@@ -198,15 +196,12 @@ class Background:
     # ------------------------------------------------------------------ crashes
 
     def after_crash(self, actor: KeyActor) -> None:
-        """Kick the successor once it is in place: old clients without places are to be closed."""
+        """Kick the successor once it is in place: what it was left with is to be ended."""
         if self.running:
             self.spawn(self._kick, actor)
 
     async def _kick(self, actor: KeyActor) -> None:
         actor.tell(m.Evict())
-        if actor.phase != "crashed":
-            # a crash that is one too many comes soon after another one, and nobody is told of it
-            await trio.sleep(SOON)
         if actor.phase == "crashed":
             self.bury(actor)
 
@@ -217,11 +212,15 @@ class Background:
                 self.bury(actor)
 
     def bury(self, actor: KeyActor) -> None:
-        """Close the clients of this key on which no call runs; what runs keeps its own answer."""
+        """End the openings of this key, and its clients on which no call runs.
+
+        What runs keeps its own answer.
+        """
         pool = self._pool
         if not pool.knows(actor):
             return  # forgotten: the key's clients are another actor's
         pool.keep(actor, keep=True)
+        pool.openings.cancel_all(actor)
         busy = {call.client for call in pool.running.values()}
         for client in self._clients_of(actor):
             if client not in busy:
@@ -247,7 +246,8 @@ class Background:
         until = now if actor.refuses_until is None else actor.refuses_until
         if until > now:
             return until
-        if self._clients_of(actor) or any(call.actor is actor for call in pool.running.values()):
+        left = self._clients_of(actor) or pool.openings.opens(actor) or actor.machine.paused
+        if left or any(call.actor is actor for call in pool.running.values()):
             return now + pool.limits.close_timeout
         pool.forget(actor)
         return float("inf")

@@ -310,7 +310,7 @@ def cause_of(call: Call, error: AfpoolError) -> Event | None:
         return None if call.client is None else call.client.ended
     if isinstance(error, DeadlineExceeded):
         return _held_up(call)
-    if isinstance(error, ActorCrashed) and isinstance(behind, ActorError):
+    if isinstance(error, ActorCrashed) and (behind is None or isinstance(behind, ActorError)):
         return actor.crashed
     event: Event | None = getattr(behind, "happened", None)
     return event

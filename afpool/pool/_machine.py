@@ -21,7 +21,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._base.errors import AfpoolError
 from . import _key_clients as clients
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ._key_state import Effects
 
 
-@final
 class KeyMachine(KeyState):
     """The turns of one key. See the module's invariants, and `KeyState` for what it holds."""
 
@@ -53,15 +52,15 @@ class KeyMachine(KeyState):
             self.torn = message
             raise
 
-    def successor(self) -> KeyMachine:
+    def successor(self, kind: type[KeyMachine] | None = None) -> KeyMachine:
         """The clean state after a crash: nothing admitted until the old places and clients are gone (M4).
 
         Facts of the message whose turn crashed are kept: nobody says a second time that a place was given
         back, that a client was opened or is closed, that the key was revoked or reconfigured. Effects of that
         turn may be lost, so the successor waits for one `Evict`, which lets it say again what has to be
-        cancelled, closed and kept.
+        cancelled, closed and kept. `kind` is another class than this one that it is to be of.
         """
-        fresh = KeyMachine(self.limits, self.next_id)
+        fresh = (kind or KeyMachine)(self.limits, self.next_id)
         fresh.epoch = self.epoch
         fresh.revoked = self.revoked
         fresh.removed = self.removed
@@ -75,15 +74,15 @@ class KeyMachine(KeyState):
             self.client.end_list()
         fresh.old = old
         fresh.ghosts = ghosts
-        _keep_facts(fresh, self.torn)
+        keep_facts(fresh, self.torn)
         fresh.old = old or None
         fresh.last_opening = self.last_opening
         fresh.told_active = None
         return fresh
 
 
-def _keep_facts(fresh: KeyMachine, torn: object) -> None:
-    """What the message of the crashed turn says is so, whatever of that turn was done."""
+def keep_facts(fresh: KeyMachine, torn: object) -> None:
+    """Take what a message says is so, whatever was done of the turn that it crashed in."""
     assert fresh.ghosts is not None
     assert fresh.old is not None
     if isinstance(torn, m.Settle):

@@ -207,6 +207,11 @@ class CloseClient:
 
 
 @attrs.frozen
+class Bury:
+    """The key takes nothing any more: end what there is of it and nothing runs on."""
+
+
+@attrs.frozen
 class PingClient:
     """Too many silences in a row: ask this client for a sign of life, replace it if there is none."""
 

@@ -167,6 +167,16 @@ class Openings:
         if scope is not None:
             scope.cancel()
 
+    def cancel_all(self, actor: KeyActor) -> None:
+        """Nobody waits for any opening of this key."""
+        for token, opening in list(self.under_way.items()):
+            if opening.actor is actor:
+                self.cancel(token)
+
+    def opens(self, actor: KeyActor) -> bool:
+        """Whether an opening of this key has not ended yet."""
+        return any(opening.actor is actor for opening in self.under_way.values())
+
     async def _open(self, actor: KeyActor, token: int, scope: trio.CancelScope) -> None:
         pool = self._pool
         under_way = self.under_way[token]

@@ -255,7 +255,8 @@ async def test_leaving_closes_the_client_of_a_key_that_does_not_come_back(
         began = trio.current_time()
         report = await w.pool.aclose()
         assert trio.current_time() - began < 1.1
-        assert (report.closed, report.abandoned) == (1, 0)
+        # its client closes once nothing runs on it, be that before the pool is left or meanwhile
+        assert (w.pool.openings.counts.closed, report.abandoned) == (1, 0)
         assert w.server.sessions == []
 
 

@@ -234,8 +234,7 @@ class End:
     def _held(self) -> dict[str, Any]:
         pool = self.run.pool
         numbers = pool.statistics()
-        # the state of one that crashed for good says nothing any more
-        machines = [actor.machine for actor in pool.actors() if actor.phase != "crashed"]
+        machines = [actor.machine for actor in pool.actors()]
         return {
             "places": sum(machine.in_flight for machine in machines),
             "waiters": sum(len(machine.waiting or ()) for machine in machines),

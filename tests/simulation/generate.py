@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.host import CrashActor, Reconfigure
 from tests.simulation.judging import settled
 from tests.simulation.making import Swarm, make_world
 from tests.simulation.making_door import with_door
@@ -39,22 +38,6 @@ OFTEN: Final = {
 SPANS: Final = {0.3: 2, 3.0: 4, 20.0: 3, 150.0: 2, 900.0: 0.5}
 
 
-def _without_open_findings(steps: list[Step]) -> list[Step]:
-    """Leave out what breaks a rule and is not mended yet; `test_open_findings.py` holds the stories.
-
-    A turn of a key that is torn while it takes another configuration: the key may not come back, and the
-    client that it was opening may live for as long as the pool.
-    """
-    torn: set[str] = set()
-    kept: list[Step] = []
-    for step in steps:
-        if isinstance(step, CrashActor):
-            torn.add(step.server)
-        if not (isinstance(step, Reconfigure) and step.server in torn):
-            kept.append(step)
-    return kept
-
-
 def generate(seed: int, size: float = 1.0) -> Story:
     """Make a story.
 
@@ -77,6 +60,5 @@ def generate(seed: int, size: float = 1.0) -> Story:
             steps += swarm.pick(MEETING_MOTIFS)(scene)
     steps += strewn(scene, max(0, int(swarm.random.gauss(4, 3) * size)))
     steps.sort(key=lambda step: step.at)  # stable: steps of one motif that fall together stay in order
-    steps = _without_open_findings(steps)
     story = Story(world, tuple(steps), seed)
     return story if settled() else with_service(with_door(story, size), size)
