@@ -194,6 +194,8 @@ PLACES = {
         "by": {"$ref": "#/$defs/a~1b"},
         "away": {"$ref": "https://example.org/other"},
         "any": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "named": {"anyOf": [{"$ref": "#/$defs/a~1b"}, {"type": "string"}]},
+        "shut": {"patternProperties": {"^x": {}}, "additionalProperties": False},
         "flag": True,
     },
     "$defs": {"a/b": {"enum": [1, 2]}},
@@ -218,6 +220,9 @@ PLACES = {
         ({"q": "a", "by": 2, "away": 3, "flag": {}}, []),
         ({"q": "a", "any": 1}, []),
         ({"q": "a", "any": []}, [(["any"], "anyOf")]),
+        ({"q": "a", "named": 2}, []),
+        ({"q": "a", "named": 3}, [(["named"], "anyOf")]),
+        ({"q": "a", "shut": {"xa": 1}}, []),  # likewise
     ],
 )
 def test_what_is_walked_is_found_at_its_place(args: Any, found: Any) -> None:

@@ -107,6 +107,8 @@ async def test_an_unknown_tool_is_refused_with_what_there_is() -> None:
     assert through.events.of("tool_start")["args"] == {"token": "REDACTED"}
     assert set(through.events.of("tool_end")) == {"call_id", "result", "duration_ms", "error"}
     assert SECRET not in through.events.text
+    few = await through(None, name="red", names=lambda: ["a", "b"])
+    assert few.text == "There is no tool 'red'; nothing ran. There are: a, b"
     nothing = await through(None, 3, name="x" * 10_000)
     assert nothing.text.endswith("and no other one; nothing ran")
     assert len(nothing.text) < 300

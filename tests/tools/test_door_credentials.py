@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from afpool import (
+    Credential,
     CredentialFailed,
     CredentialRequest,
     CredentialRequirement,
@@ -111,6 +112,20 @@ async def test_a_users_credential_is_asked_for_no_nobody(who: Identity | None) -
     assert (await through(work.tool)).code == "ok"
     machine = Ran(needs=NEEDS)
     assert (await through(machine.tool, identity=who)).code == "ok"
+
+
+async def test_a_credential_of_a_kind_without_a_name_is_told_as_one_of_the_hosts_own() -> None:
+    class Nameless(Credential):
+        def to_headers(self) -> list[tuple[str, str]]:
+            return []
+
+        def secrets(self) -> tuple[str, ...]:
+            return (SECRET,)
+
+    for credential, kind in ((Nameless(), "custom"), (bearer(SECRET), "bearer")):
+        through = door(credentials=ScriptedCredentials([credential]))
+        assert (await through(Ran(needs=NEEDS).tool)).code == "ok"
+        assert through.events.of("credential_acquired") == {"service": "crm", "kind": kind}
 
 
 @pytest.mark.parametrize("caught", [False, True])

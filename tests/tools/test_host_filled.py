@@ -18,6 +18,7 @@ from afpool import (
     AfpoolError,
     CredentialRequirement,
     Identity,
+    IdentityMismatch,
     Progress,
     ToolContext,
     ToolResult,
@@ -363,6 +364,19 @@ async def test_identity_fields(field: Any) -> None:
     await tool.execute({"q": "x", "token": "own"}, context(identity=identity))
     await tool.execute({"q": "x", "token": "own"}, context(identity=lambda: identity))
     assert [ran["tenantId"] for ran, _ in base.ran] == [getattr(identity, field)] * 2
+
+
+async def test_whoever_was_filled_in_stays_the_caller_while_the_tool_runs() -> None:
+    caller = ALICE
+    base = Search()
+    tool = host_filled(base, TENANT)
+    await tool.execute({"q": "x", "token": "own"}, context(identity=lambda: caller))
+    ((ran, ctx),) = base.ran
+    assert ran["tenantId"] == ALICE.tenant
+    assert ctx.identity() is ALICE
+    caller = attrs.evolve(ALICE, tenant="other")
+    with pytest.raises(IdentityMismatch):
+        ctx.identity()
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,10 @@ def test_work_that_does_not_suffice_is_said() -> None:
     with pytest.raises(Exhausted):
         automaton.search("a" * 256, Work(500))
     assert automaton.search("a" * 201 + "b", Work(PLENTY)), "and nothing is left broken"
+    work = Work(3)
+    work.spend(3)
+    with pytest.raises(Exhausted):
+        work.spend(1)
 
 
 def test_what_is_kept_is_bounded_whatever_names_come() -> None:

@@ -16,10 +16,18 @@ import pytest
 from hypothesis import given
 
 from afpool import AfpoolError, InvalidOutput, ProtocolError, StaleTools, ToolError, ToolResult
-from afpool.tools import ResultCeiling, ResultLimits, content_result, read_structured, read_text
-from afpool.tools._limits import cut_result, refused_by_ceiling
+from afpool.tools import (
+    ResultCeiling,
+    ResultLimits,
+    content_result,
+    define_tool,
+    read_structured,
+    read_text,
+    with_result_ceiling,
+)
+from afpool.tools._limits import cut_result, limited_for_record, refused_by_ceiling
 from afpool.tools._reading import error_text, reading_size
-from afpool.tools._results import error_result, json_of, text_result, value_result
+from afpool.tools._results import error_result, is_sound, json_of, text_result, value_result
 
 
 def result(document: Any) -> ToolResult:
@@ -325,6 +333,21 @@ def test_the_words_of_a_failure_are_its_own_and_bounded(content: Any, text: str 
     assert error_text(ToolResult(b"nope", "c")) == fallback
 
 
+@pytest.mark.parametrize(
+    ("raw", "sound"),
+    [
+        (b'{"content":[]}', True),
+        (b'{"toolResult":1}', True),
+        (b'{"anything":1}', False),
+        (b'["content"]', False),
+        (b"content", False),
+        ('{"content":[]}', False),
+    ],
+)
+def test_a_result_made_by_hand_is_one_that_a_tool_could_have_given(raw: Any, sound: bool) -> None:
+    assert is_sound(ToolResult(raw, "c")) is sound
+
+
 # ---------------------------------------------------------------------------- limits
 
 
@@ -349,6 +372,22 @@ def test_a_text_that_was_cut_says_so_and_fits(text: str, limit: int) -> None:
     assert len(made.text) <= max(limit, bare)
     if limit > bare + 40:
         assert marker["head"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])
+def test_a_text_that_was_cut_fills_what_it_may(letter: str) -> None:
+    text = letter * 900
+    for limit in (150, 200, 333):
+        made = cut_result(text_result(text, "c"), text, limit)
+        assert limit - 4 <= len(made.text) <= limit
+        assert letter in made.text
+
+
+def test_a_ceiling_holds_for_the_record_too_where_nothing_is_cut() -> None:
+    tool = with_result_ceiling(define_tool(execute=lambda args, ctx: None, name="find"), ResultCeiling(9))
+    small, large = text_result("y" * 9, "c"), text_result("z" * 10, "c")
+    assert limited_for_record(small, tool, ResultLimits()) is small
+    assert limited_for_record(large, tool, ResultLimits()).code == "too-large"
 
 
 def test_cutting_keeps_what_the_result_is() -> None:

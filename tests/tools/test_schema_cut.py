@@ -82,6 +82,7 @@ def without(**more: Any) -> dict[str, Any]:
         ({"then": {"required": ["token"]}}, {}),
         ({"propertyNames": {"enum": ["a", "b", "token"]}}, {"propertyNames": {"enum": ["a", "b"]}}),
         ({"propertyNames": {"enum": ["token"]}}, {"propertyNames": False}),
+        ({"propertyNames": {"const": "token"}}, {"propertyNames": False}),
         ({"propertyNames": {"maxLength": 9}}, {"propertyNames": {"maxLength": 9}}),
         ({"patternProperties": {"^token$": TEXT, "^x": TEXT}}, {"patternProperties": {"^x": TEXT}}),
         ({"unevaluatedProperties": False}, {"unevaluatedProperties": False}),
@@ -155,6 +156,7 @@ def test_broken_keywords_do_not_stop_it() -> None:
         "anyOf": 3,
         "not": [],
         "dependencies": 1,
+        "minProperties": True,
     }
     assert cut_schema(broken, ["token"]) == {**broken, "properties": {"a": 3}}
 

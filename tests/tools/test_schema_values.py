@@ -85,6 +85,37 @@ def test_what_is_turned_round_twice_in_a_condition_still_decides_it() -> None:
         assert "depends on the argument's value" in why(schema)
 
 
+def test_a_branch_that_is_never_taken_demands_nothing() -> None:
+    """Of the filled argument it is known that it is there, and of an array that it is none."""
+    never = demands({"pattern": "^b"})
+    only_a = demands({"enum": ["a"]})
+    there, gone = {"required": ["token"]}, {"not": {"required": ["token"]}}
+    for conditional in (
+        {"if": there, "then": {"required": ["a"]}, "else": never},
+        {"if": gone, "then": never, "else": {"required": ["a"]}},
+    ):
+        assert cut(with_token(allOf=[only_a], **conditional)) == without(allOf=[{"required": ["a"]}])
+    schema = with_token(
+        anyOf=[demands(A, required=["a"]), {"required": ["b"]}, {"type": "array", **never}],
+    )
+    assert cut(schema) == without(anyOf=[{"required": ["a"]}, {"required": ["b"]}])
+
+
+def test_all_parts_of_a_branch_may_be_opened_by_one_value() -> None:
+    schema = with_token(anyOf=[{"allOf": [demands(A), {"required": ["a"]}]}, {"required": ["b"]}])
+    assert cut(schema) == without(anyOf=[{"allOf": [{"required": ["a"]}]}, {"required": ["b"]}])
+
+
+def test_what_stands_beside_a_reference_demands_nothing_in_a_draft_that_does_not_read_it() -> None:
+    seven = {"$schema": SCHEMA_URI[7], "definitions": {"A": {"required": ["a"]}}}
+    condition = {"$ref": "#/definitions/A", **demands({"const": "x"})}
+    result = cut({**seven, **with_token(**{"if": condition, "then": {"required": ["b"]}})})
+    judge = validator(result)
+    assert judge is not None
+    assert judge.is_valid({"b": 1})
+    assert not judge.is_valid({"a": 1})
+
+
 def test_a_condition_decides_nothing_in_a_draft_without_conditions() -> None:
     six = {"$schema": SCHEMA_URI[6]}
     conditional = {"if": demands({"const": "x"}), "then": {"required": ["a"]}}
@@ -109,11 +140,12 @@ def test_patterns_that_look_ahead_are_read() -> None:
     assert "accepts no call at all" in why(with_token(patternProperties=never))
 
 
-def test_what_a_part_leaves_unevaluated_it_has_evaluated_all_the_same() -> None:
+@pytest.mark.parametrize("rest", ["unevaluatedProperties", "additionalProperties"])
+def test_what_a_part_says_of_the_rest_it_has_evaluated(rest: str) -> None:
     """The part takes in all that nobody else has, so nothing is left that the whole could forbid."""
     schema = {
         "properties": {"a": {}},
-        "allOf": [{"unevaluatedProperties": {"type": "string"}}],
+        "allOf": [{rest: {"type": "string"}}],
         "unevaluatedProperties": False,
     }
     judge = validator(cut(schema))
