@@ -1,8 +1,8 @@
 """A change made to modules that are imported already: the code of functions is put in the place of theirs.
 
-That costs milliseconds, where importing everything anew costs seconds. It works for what stands in a
-function. A change outside of one, or one after which a function closes over other names, has to be imported:
-`imported`.
+That costs milliseconds, where importing everything anew costs seconds. It works for what stands in functions.
+What a module or a class does when it is made (a constant, a field, a default, a decorator) has run already,
+and a function that closes over other names than before can't take the code: such a change has to be imported.
 
 The file itself stays as it is. So a test that reads sources sees no mutant: what it would notice is the form
 of the code, and the question here is what the code does.
@@ -13,32 +13,29 @@ from __future__ import annotations
 import ast
 import gc
 import importlib.machinery
+import inspect
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from tests.mutation.changes import Change
-
 Place = tuple[str, str, int]  # file, qualified name, first line
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class NotAlive(Exception):
     """This change can't be made to what is imported."""
 
 
-def functions(tree: Path, part: str = "afpool") -> dict[Place, list[FunctionType]]:
-    """Every function there is whose code stands in that part of the tree, by its place."""
-    root = str(tree / part)
+def functions(tree: Path, parts: Iterable[str] = ("afpool", "actors")) -> dict[Place, list[FunctionType]]:
+    """Every function there is whose code stands in those parts of the tree, by its place."""
+    roots = tuple(f"{tree / part}/" for part in parts)
     found: dict[Place, list[FunctionType]] = {}
     for thing in gc.get_objects():
-        if type(thing) is FunctionType and thing.__code__.co_filename.startswith(root):
+        if type(thing) is FunctionType and thing.__code__.co_filename.startswith(roots):
             found.setdefault(_place(thing.__code__), []).append(thing)
     return found
 
@@ -47,82 +44,90 @@ def _place(code: CodeType) -> Place:
     return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
-def make(change: Change, text: str, path: Path, known: dict[Place, list[FunctionType]]) -> None:
-    """Make the change in this process.
+def make(text: str, changed: str, path: Path, known: dict[Place, list[FunctionType]]) -> None:
+    """Let this process run another text of a file.
+
+    Args:
+        text: What the file holds, and what is imported.
+        changed: What it is to be.
+        path: The file.
+        known: The functions that there are.
 
     Raises:
         NotAlive: It has to be imported.
+        SyntaxError: It is no Python.
     """
     before = compile(text, str(path), "exec", dont_inherit=True)
-    after = compile(change.applied(text), str(path), "exec", dont_inherit=True)
-    function = _around(ast.parse(text), change.line)
-    if function is None:
+    after = compile(changed, str(path), "exec", dont_inherit=True)
+    swaps: list[tuple[FunctionType, CodeType]] = []
+    for function in _changed(before, after):
+        if _place(function[0]) not in known:
+            raise NotAlive
+        swaps += [(live, new) for old, new in _pairs(*function) for live in known.get(_place(old), ())]
+    if not swaps or any(len(live.__code__.co_freevars) != len(new.co_freevars) for live, new in swaps):
         raise NotAlive
-    first = min([function.lineno, *(part.lineno for part in function.decorator_list)])
-    olds = list(_codes(before))
-    at = next(number for number, code in enumerate(olds) if code.co_firstlineno == first and _bare(code))
-    same = [code for code in olds if code.co_qualname == olds[at].co_qualname]
-    news = [code for code in _codes(after) if code.co_qualname == olds[at].co_qualname]
-    if len(same) != len(news):
-        raise NotAlive
-    pairs = list(_pairs(same[same.index(olds[at])], news[same.index(olds[at])]))
-    swaps = [(live, new) for old, new in pairs for live in known.get(_place(old), ())]
-    if not swaps:
-        raise NotAlive
-    if any(len(live.__code__.co_freevars) != len(new.co_freevars) for live, new in swaps):
-        raise NotAlive
-    protected = any("enable_ki_protection" in ast.unparse(part) for part in function.decorator_list)
+    protected = _protected(text)
     for live, new in swaps:
+        line = live.__code__.co_firstlineno
         live.__code__ = new
-        if protected:
+        if line in protected:
             trio.lowlevel.enable_ki_protection(live)
 
 
-def _bare(code: CodeType) -> bool:
-    return not code.co_name.startswith("<")
+def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The outermost functions that are not what they were."""
+    if _shape(old) == _shape(new):
+        return
+    if old.co_flags & inspect.CO_OPTIMIZED:
+        yield old, new
+    elif _shape(old, deep=False) == _shape(new, deep=False):
+        for one, two in zip(_inner(old), _inner(new), strict=True):
+            yield from _changed(one, two)
+    else:
+        raise NotAlive  # something that a module or a class does when it is made
 
 
-def _around(tree: ast.Module, line: int) -> _Function | None:
-    """The outermost function whose body holds a line; none where the line is of its head."""
-
-    def look(body: list[ast.stmt]) -> _Function | None:
-        for node in body:
-            if node.end_lineno is None or not node.lineno <= line <= node.end_lineno:
-                continue
-            if isinstance(node, _Function):
-                return node if line >= node.body[0].lineno else None
-            inner = [getattr(node, name, []) for name in ("body", "orelse", "finalbody", "handlers")]
-            return look([statement for part in inner for statement in part])
-        return None
-
-    return look(tree.body)
+def _shape(code: CodeType, *, deep: bool = True) -> tuple[Any, ...]:
+    """All that a code does, and nothing of where its lines are; not `deep`: of what is in it the names."""
+    constants = tuple(
+        ((_shape(value) if deep else value.co_qualname) if isinstance(value, CodeType) else repr(value))
+        for value in code.co_consts
+    )
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return code.co_qualname, code.co_code, code.co_exceptiontable, constants, names, counts
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _codes(constant)
+def _inner(code: CodeType) -> list[CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
     yield old, new
-    inner = [code for code in new.co_consts if isinstance(code, CodeType)]
-    for code in old.co_consts:
-        if isinstance(code, CodeType):
-            same = [other for other in inner if other.co_qualname == code.co_qualname]
-            if len(same) == 1:
-                yield from _pairs(code, same[0])
+    for code in _inner(old):
+        same = [other for other in _inner(new) if other.co_qualname == code.co_qualname]
+        if len(same) == 1:
+            yield from _pairs(code, same[0])
 
 
-def imported(change: Change, path: Path) -> None:
-    """Let this process import the file as changed, from now on."""
+def _protected(text: str) -> set[int]:
+    """The first lines of functions that ^C does not interrupt."""
+    return {
+        min(part.lineno for part in node.decorator_list)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any("enable_ki_protection" in ast.unparse(part) for part in node.decorator_list)
+    }
+
+
+def imported(path: Path, changed: str) -> None:
+    """Let this process import a file with another text, from now on."""
     loader: Any = importlib.machinery.SourceFileLoader
     original = loader.get_code
 
     def get_code(self: Any, fullname: str) -> Any:
         if self.path == str(path):
-            return compile(change.applied(path.read_text()), str(path), "exec", dont_inherit=True)
+            return compile(changed, str(path), "exec", dont_inherit=True)
         return original(self, fullname)
 
     loader.get_code = get_code

@@ -12,4 +12,5 @@ from tests.mutation.changes import Change
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
 _change = Change(**json.loads(os.environ["AFPOOL_MUTANT"]))
-imported(_change, Path.cwd() / _change.file)
+_path = Path.cwd() / _change.file
+imported(_path, _change.applied(_path.read_text()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -36,6 +37,12 @@ _work: dict[str, float] = {}
 _failed: set[str] = set()
 
 
+def _worked() -> float:
+    """Seconds that a processor worked for this process and its ended children."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
     if isinstance(collector, pytest.Module):
@@ -50,12 +57,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     _coverage.switch_context(item.nodeid)
-    began, worked = time.monotonic(), time.process_time()
+    began, worked = time.monotonic(), _worked()
     try:
         return (yield)
     finally:
         _seconds[item.nodeid] = time.monotonic() - began
-        _work[item.nodeid] = time.process_time() - worked
+        _work[item.nodeid] = _worked() - worked
         _coverage.switch_context("")
 
 
@@ -82,4 +89,5 @@ def pytest_sessionfinish() -> None:
         }
         for test in lines
     }
-    Path(os.environ["AFPOOL_MUTATION_OUT"]).write_text(json.dumps(out))
+    said = {"tests": out, "failed": sorted(_failed)}
+    Path(os.environ["AFPOOL_MUTATION_OUT"]).write_text(json.dumps(said))

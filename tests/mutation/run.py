@@ -26,7 +26,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutation import running, survivors  # noqa: E402 -- it is started as a script
+from tests.mutation import forking, running, survivors  # noqa: E402 -- it is started as a script
 from tests.mutation.changes import Change, changes_of  # noqa: E402
 
 PARTS = ("pool", "client", "tools")
@@ -79,7 +79,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--budget", type=float, default=90.0, help="seconds of tests for one change, at most")
     parser.add_argument("--explained", action="store_true", help="run those of survivors.toml, too")
-    parser.add_argument("--moved", action="store_true", help="take what tests ran before afpool was changed")
     parser.add_argument("--again", type=Path, help="only what an earlier --out says survived")
     parser.add_argument(
         "--tests", action="append", default=[], help="only test files with this in their path"
@@ -89,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder).resolve()
-        running.copy_tree(ROOT, tree)
+        forking.copy_tree(ROOT, tree)
         changes = all_changes(tree)
         reasons, wrong = survivors.explained(survivors.load(), changes)
         picked = chosen(changes, options)
@@ -112,7 +111,7 @@ def _verdicts(tree: Path, picked: list[Change], options: argparse.Namespace) -> 
     verdicts = []
     for said in running.run(
         tree, ROOT / ".cache" / "mutation", picked,
-        jobs=options.jobs, budget=options.budget, moved=options.moved, only=options.tests,
+        jobs=options.jobs, budget=options.budget, only=options.tests,
     ):  # fmt: skip
         verdict = Verdict(by_name[said["name"]], said["verdict"], said["by"], said["seconds"])
         verdicts.append(verdict)

@@ -1,18 +1,14 @@
-"""From changes to verdicts: which tests each is given, and the process that runs them."""
+"""From changes to verdicts: which tests each is given."""
 
 from __future__ import annotations
 
 import ast
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from tests.mutation.reach import FOLDERS, environment, files_with_tests, gather
+from tests.mutation.base import files_with_tests, gather
+from tests.mutation.forking import CONTROL, Unfit, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,81 +17,47 @@ if TYPE_CHECKING:
     from tests.mutation.changes import Change
     from tests.mutation.reach import Test
 
-COPIED = ("afpool", "actors", "tests", "examples", "docs", "pyproject.toml", "README.md")
-CONTROL = "no change"  # as the server says it
-UNFIT = 10  # likewise
-ALONE = 8.0  # seconds of tests for a change that has to be imported
-
-
-def copy_tree(tree: Path, into: Path) -> None:
-    left_out = shutil.ignore_patterns("__pycache__", "peers", "browser", "node_modules", "images")
-    for name in COPIED:
-        if (tree / name).is_dir():
-            shutil.copytree(tree / name, into / name, ignore=left_out)
-        else:
-            shutil.copy(tree / name, into / name)
+IN_CONTROL = 300  # tests that are run with no change first
 
 
 def run(
-    tree: Path, cache: Path, changes: list[Change], *, jobs: int, budget: float, moved: bool, only: list[str]
+    tree: Path, kept: Path, changes: list[Change], *, jobs: int, budget: float, only: list[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield a verdict for each change, as they come."""
-    files = [
-        file for file in files_with_tests(tree, FOLDERS) if not only or any(part in file for part in only)
-    ]
-    reach = gather(tree, cache, files, jobs=jobs, moved=moved)
+    files = [file for file in files_with_tests(tree) if not only or any(part in file for part in only)]
+    reach = gather(tree, kept, files, jobs=jobs)
     places = Places(tree)
     given = []
     for change in changes:
-        # lines that were run before the file was changed say no more than which function it was
-        lines = (moved and places.around(change)) or places.of(change)
+        lines = places.of(change)
         tests = reach.of(lines)
         imports = [] if tests else reach.at_import(lines)
-        # who traces for itself (`machine_tears`) is not seen at a line that only it runs
+        # a line that is new since they were gathered has the tests of its function, and so has one that only
+        # a test runs which traces for itself (`machine_tears`)
         tests = tests or imports or reach.of(places.around(change))
         tests = within(named_after(change.file, tests), budget)
         if tests:
             names = [test.name for test in tests]
-            seconds = {test.name: test.seconds for test in tests}
+            usual = {test.name: (test.seconds, test.work) for test in tests}
             job: dict[str, Any] = {
                 "name": change.name,
                 "change": change._asdict(),
                 "tests": names,
-                "seconds": seconds,
+                "usual": usual,
             }
             given.append({**job, "imports": bool(imports)})
         else:
             yield {"name": change.name, "verdict": "reached by no test", "by": "", "seconds": 0.0}
     if not given:
         return
-    listed = tree / "changes.jsonl"
-    listed.write_text("".join(json.dumps(job) + "\n" for job in given))
-    needed = sorted({name.partition("::")[0] for job in given for name in job["tests"]})
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    command += ["-p", "tests.mutation.server", "--timeout=0", "--mutation-jobs", str(listed)]
-    command += ["--mutation-workers", str(jobs)]
-    read, write = os.pipe()
-    with subprocess.Popen(
-        [*command, "--mutation-out", str(write), *needed], cwd=tree, env=environment(tree), pass_fds=(write,),
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    ) as server:  # fmt: skip
-        os.close(write)
-        unfit: list[str] = []
-        with os.fdopen(read) as said:
-            for line in said:
-                verdict = json.loads(line)
-                if verdict["name"] != CONTROL:
-                    yield verdict
-                elif verdict["verdict"] != "survived":
-                    unfit.append(verdict["by"])
-                    print(f"left out, since it fails with no change, too: {verdict['by']}", flush=True)
-                if len(unfit) == UNFIT:
-                    server.terminate()
-                    raise SystemExit("nothing was changed, and too many tests fail")
-        assert server.stderr is not None
-        errors = server.stderr.read()
-    if server.returncode not in {0, 5}:
-        raise SystemExit(f"{errors[-3000:]}\nthe server ended with {server.returncode}")
+    try:
+        for verdict in verdicts(tree, given, workers=jobs, control=IN_CONTROL):
+            if verdict["name"] != CONTROL:
+                yield verdict
+            else:
+                print(f"left out, since it fails with no change, too: {verdict['by']}", flush=True)
+    except Unfit:
+        raise SystemExit("nothing was changed, and too many tests fail") from None
 
 
 def named_after(file: str, tests: list[Test]) -> list[Test]:

@@ -4,10 +4,13 @@ Rules:
 
 * A mutant lives in a child, which makes the change, runs its tests one by one and ends at the first that
   fails.
-* Before each test the child says so; the parent gives it a time by what the test takes on the unbroken code.
-  A child that says nothing for longer has a mutant that hangs, and that is noticed, too.
-* A change that has to be imported is run by a process of its own (`alone.py`): it costs seconds.
+* Before each test the child says so; the parent then allows it what the test takes on the unbroken code,
+  many times over (`hangs.py`). A child that says nothing for longer hangs, and that is noticed, too.
+* A child that has nothing to do does not keep the next one from being started.
+* A change that has to be imported is run by a process of its own (`alone.py`): it costs seconds. Who does
+  that in another way asks for `IMPORTED` in its place.
 * Children are in a session of their own, which is ended whole.
+* First there is a child with no change. A test that fails in it twice is left out, and said.
 """
 
 from __future__ import annotations
@@ -28,18 +31,19 @@ import pytest
 
 from tests.mutation.alive import NotAlive, functions, make
 from tests.mutation.changes import Change
+from tests.mutation.hangs import AT_LEAST, TIMES, Limit
 
 ROOT = Path.cwd()
-FIRST = 20.0  # seconds for what comes before the first test
-TIMES = 12.0  # how much longer than usual a test may take
-AT_LEAST = 12.0
-IN_CONTROL = 300  # tests that are run with no change first
+FIRST = 20.0  # seconds of work for what comes before the first test
+UNKNOWN = (6.0, 3.0)  # seconds of a test, and of work in them, where nobody has measured them
+TOGETHER = 6  # children that have nothing to do, at most
 UNFIT = 10  # of them may fail, and are left out: more, and something is wrong with this process
 MEMORY = 6 << 30
 
 # what a child says, a line each; the last one it says is its verdict
 CONTROL = "no change"
 TEST, ALONE, KILLED, SURVIVED, INVALID = "test", "alone", "killed", "survived", "invalid"
+IMPORTED = "has to be imported"
 
 
 class Child(NamedTuple):
@@ -48,12 +52,14 @@ class Child(NamedTuple):
     out: int
     began: float
     heard: list[bytes]
-    until: list[float]
+    limit: list[Limit]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutation-jobs")
     parser.addoption("--mutation-workers", type=int)
+    parser.addoption("--mutation-control", type=int, help="tests that are run with no change first")
+    parser.addoption("--mutation-not-alone", action="store_true", help="import nothing anew")
     parser.addoption("--mutation-out", type=int, help="a descriptor")
 
 
@@ -63,6 +69,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     listed = Path(options.mutation_jobs)
     jobs = [json.loads(line) for line in listed.read_text().splitlines()]
     items = {item.nodeid: item for item in session.items}
+    named: dict[str, list[str]] = {}  # a test without its parameters is all of its variants
+    for name in items:
+        named.setdefault(name, []).append(name)
+        if "[" in name:
+            named.setdefault(name.partition("[")[0], []).append(name)
+    for job in jobs:
+        job["tests"] = [item for name in job["tests"] for item in named.get(name, ())]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
     known = functions(ROOT)
     capture: Any = session.config.pluginmanager.getplugin("capturemanager")
@@ -71,23 +84,19 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     gc.freeze()
     with os.fdopen(options.mutation_out, "w") as out:
         server = _Server(session, items, known, out)
-        workers = options.mutation_workers
-        # without any change the tests pass here, too: what is noticed later is the change
-        for _ in range(UNFIT):
-            server.serve([_control(jobs)], 1)
-            unfit = server.noticed_by
-            if not unfit:
-                break
+        unfit = server.unfit(_control(jobs)[: options.mutation_control], options.mutation_workers)
+        if len(unfit) < UNFIT:
             for job in jobs:
-                job["tests"] = [test for test in job["tests"] if test != unfit]
-        server.serve(jobs, workers)
+                job["tests"] = [test for test in job["tests"] if test not in unfit]
+            server.serve(jobs, options.mutation_workers)
     return True
 
 
-def _control(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    turns = (job["tests"][turn : turn + 1] for turn in range(3) for job in jobs)
-    tests = list(dict.fromkeys(test for turn in turns for test in turn))
-    return {"name": CONTROL, "change": None, "tests": tests[:IN_CONTROL], "seconds": {}, "imports": False}
+def _control(jobs: list[dict[str, Any]]) -> list[str]:
+    """The tests that are asked most, those of each mutant that go first in front."""
+    most = max(len(job["tests"]) for job in jobs)
+    turns = (job["tests"][turn : turn + 1] for turn in range(most) for job in jobs)
+    return list(dict.fromkeys(test for turn in turns for test in turn))
 
 
 class _Server:
@@ -95,22 +104,40 @@ class _Server:
         self.session, self.items, self.known, self.out = session, items, known, out
         self.selector = selectors.DefaultSelector()
         self.killers: dict[str, list[str]] = {}
-        self.noticed_by = ""  # by which test what was run last was noticed
+        self.verdicts: dict[str, tuple[str, str]] = {}
+        self.usual: dict[str, tuple[float, float]] = {}  # seconds and work, as seen with no change
+
+    def unfit(self, tests: list[str], workers: int) -> list[str]:
+        """The tests that fail though nothing is changed, each tried a second time."""
+        found: list[str] = []
+        shares = [tests[turn::workers] for turn in range(workers)]
+        while any(shares) and len(found) < UNFIT:
+            jobs = [_unchanged(f"{CONTROL} {turn}", share) for turn, share in enumerate(shares) if share]
+            self.serve(jobs, workers)
+            noticed = [(job["tests"], _test(self.verdicts[job["name"]][1])) for job in jobs]
+            failed = [test for _, test in noticed if test]
+            self.serve([_unchanged(f"{CONTROL} {test}", [test]) for test in failed], 1)
+            again = [test for test in failed if self.verdicts[f"{CONTROL} {test}"][0] == KILLED]
+            found += again
+            for test in again:
+                self._say({"name": CONTROL, "verdict": KILLED, "by": test, "seconds": 0.0})
+            shares = [share[share.index(test) + 1 :] if test in share else [] for share, test in noticed]
+        return found
 
     def serve(self, jobs: list[dict[str, Any]], workers: int) -> None:
         waiting = list(reversed(jobs))
-        running = 0
-        while waiting or running:
-            while waiting and running < workers:
-                self._start(waiting.pop())
-                running += 1
+        children: dict[int, Child] = {}
+        while waiting or children:
+            quiet = sum(child.limit[0].quiet() for child in children.values())
+            while waiting and len(children) < workers + min(quiet, TOGETHER):
+                child = self._start(waiting.pop())
+                children[child.pid] = child
             for key, _ in self.selector.select(0.5):
-                running -= self._hear(key.data)
-            now = time.monotonic()
-            late = [key.data for key in list(self.selector.get_map().values()) if key.data.until[0] < now]
-            for child in late:
+                if self._hear(key.data):
+                    del children[key.data.pid]
+            for child in [child for child in children.values() if child.limit[0].over()]:
                 self._end(child, KILLED, "hang")
-                running -= 1
+                del children[child.pid]
 
     # ----------------------------------------------------------------------- the parent's side
 
@@ -121,7 +148,7 @@ class _Server:
         front = [test for test in before if test in tests]
         return [*front, *(test for test in tests if test not in front)]
 
-    def _start(self, job: dict[str, Any]) -> None:
+    def _start(self, job: dict[str, Any]) -> Child:
         job["order"] = self._ordered(job)
         read, write = os.pipe()
         self.out.flush()
@@ -133,11 +160,13 @@ class _Server:
             finally:
                 os._exit(1)
         os.close(write)
-        now = time.monotonic()
-        child = Child(job, pid, read, now, [b""], [now + FIRST])
+        limit = Limit(pid, work=FIRST, idle=FIRST)
+        child = Child(job, pid, read, time.monotonic(), [b""], [limit])
         self.selector.register(read, selectors.EVENT_READ, child)
+        return child
 
-    def _hear(self, child: Child) -> int:
+    def _hear(self, child: Child) -> bool:
+        """Whether that was its last word."""
         data = os.read(child.out, 65536)
         child.heard[0] += data
         lines = child.heard[0].split(b"\n")
@@ -145,18 +174,26 @@ class _Server:
         for line in lines:
             word, _, rest = line.decode().partition(" ")
             if word == TEST:
-                usual = child.job["seconds"].get(rest, 1.0)
-                child.until[0] = time.monotonic() + AT_LEAST + TIMES * usual
+                self._passed(child)
+                seconds, work = child.job["usual"].get(rest) or self.usual.get(rest, UNKNOWN)
+                child.limit[0] = Limit.of_test(child.pid, work, seconds)
                 child.job["at"] = rest
             elif word == ALONE:
-                child.until[0] = time.monotonic() + float(rest)
+                child.limit[0] = Limit(child.pid, work=float(rest), idle=float(rest))
             else:
+                self._passed(child)
                 self._end(child, word, rest)
-                return 1
+                return True
         if not data:
             self._end(child, KILLED, f"end of process in {child.job.get('at')}")
-            return 1
-        return 0
+            return True
+        return False
+
+    def _passed(self, child: Child) -> None:
+        """Of a test with no change what it took is kept."""
+        if child.job["change"] is None and "at" in child.job:
+            took = child.limit[0].took()
+            self.usual[child.job["at"]] = took.clock, took.worked
 
     def _end(self, child: Child, word: str, by: str) -> None:
         self.selector.unregister(child.out)
@@ -175,9 +212,12 @@ class _Server:
                 killers.remove(by)
             killers.insert(0, by)
             del killers[6:]
-        self.noticed_by = by if word == KILLED else ""
-        seconds = round(time.monotonic() - child.began, 2)
-        said = {"name": child.job["name"], "verdict": word, "by": by, "seconds": seconds}
+        self.verdicts[child.job["name"]] = word, by
+        if child.job["change"] is not None:
+            seconds = round(time.monotonic() - child.began, 2)
+            self._say({"name": child.job["name"], "verdict": word, "by": by, "seconds": seconds})
+
+    def _say(self, said: dict[str, Any]) -> None:
         self.out.write(json.dumps(said) + "\n")
         self.out.flush()
 
@@ -199,8 +239,12 @@ class _Server:
                 path = ROOT / change.file
                 if job["imports"]:
                     raise NotAlive  # noqa: TRY301 -- as `make` says it
-                make(change, path.read_text(), path, self.known)
+                text = path.read_text()
+                make(text, change.applied(text), path, self.known)
         except NotAlive:
+            if self.session.config.option.mutation_not_alone:
+                say(IMPORTED)
+                os._exit(0)
             budget = _budget(job)
             say(ALONE, str(budget))
             say(*_alone(job, budget))
@@ -221,6 +265,15 @@ class _Server:
         os._exit(0)
 
 
+def _unchanged(name: str, tests: list[str]) -> dict[str, Any]:
+    return {"name": name, "change": None, "tests": tests, "usual": {}, "imports": False}
+
+
+def _test(by: str) -> str:
+    """The test in what noticed: it failed, or it hung, or the process ended in it."""
+    return by.removeprefix("hang in ").removeprefix("end of process in ")
+
+
 def _near(job: dict[str, Any]) -> str:
     change = job["change"]
     return f"{change['file']} {change['scope']}" if change else ""
@@ -236,8 +289,8 @@ class _Reports:
 
 
 def _budget(job: dict[str, Any]) -> float:
-    usual: dict[str, float] = job["seconds"]
-    return FIRST + 60 + sum(AT_LEAST / 4 + TIMES * usual.get(test, 1.0) for test in job["order"])
+    usual: dict[str, tuple[float, float]] = job["usual"]
+    return FIRST + 60 + sum(AT_LEAST / 4 + TIMES * usual.get(test, (1.0,))[0] for test in job["order"])
 
 
 def _alone(job: dict[str, Any], budget: float) -> tuple[str, str]:

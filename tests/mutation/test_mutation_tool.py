@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import trio
 from tests.mutation import reach as reaching
 from tests.mutation import run, survivors
 from tests.mutation.alive import NotAlive, functions, make
+from tests.mutation.base import digest, moved
 from tests.mutation.changes import Change, changes_of, still_python
+from tests.mutation.hangs import BACKSTOP, Limit, Spent, spent
 from tests.mutation.reach import Reach
 from tests.mutation.running import Places, named_after, within
 
@@ -82,6 +85,10 @@ def limit(count: int) -> int:
     return more(1)
 
 
+def stepped(count: int, by: int = 1) -> int:
+    return count - by
+
+
 @trio.lowlevel.enable_ki_protection
 def protected() -> tuple[bool, int]:
     return trio.lowlevel.currently_ki_protected(), 1
@@ -95,8 +102,8 @@ def changes_here(was: str) -> list[Change]:
 
 
 def made(change: Change) -> None:
-    known = functions(ROOT, "tests/mutation")
-    make(change, Path(__file__).read_text(), Path(__file__), known)
+    text = Path(__file__).read_text()
+    make(text, change.applied(text), Path(__file__), functions(ROOT, ["tests/mutation"]))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +130,68 @@ def test_what_is_imported_is_changed_where_it_lives(was, becomes, function, valu
         trio.lowlevel.enable_ki_protection(protected)
 
 
-def test_what_stands_in_no_function_has_to_be_imported():
-    (change, *_) = changes_here("ROOT = Path(__file__).resolve().parents[2]")
+@pytest.mark.parametrize(
+    "was", ["ROOT = Path(__file__).resolve().parents[2]", "def stepped(count: int, by: int = 1) -> int:"]
+)
+def test_what_stands_in_no_function_has_to_be_imported(was):
+    (change, *_) = changes_here(was)
     with pytest.raises(NotAlive):
         made(change)
+
+
+def test_lines_are_found_where_they_are_by_now():
+    before = ["import os", "", "def one():", "    return 1", "", "def two():", "    return 2"]
+    after = [
+        "def two():",
+        "    return 2",
+        "",
+        "def one():",
+        "    return one",
+        "",
+        "def two():",
+        "    return 2",
+    ]
+    places = moved(before, after)
+    assert {before[line - 1] for line in places} == {"", "def one():", "def two():", "    return 2"}
+    assert [places[3], places[6], places[7]] == [4, 7, 8]
+    assert all(before[one - 1] == after[two - 1] for one, two in places.items())
+
+
+def test_an_entry_of_the_base_holds_until_its_tests_or_their_helpers_change(tmp_path):
+    tests = tmp_path / "tests"
+    (tests / "a").mkdir(parents=True)
+    (tests / "a" / "test_a.py").write_text("from tests.a.kit import one\n")
+    (tests / "a" / "kit.py").write_text("from tests.a import deep\n")
+    (tests / "a" / "deep.py").write_text("one = 1\n")
+    (tests / "a" / "other.py").write_text("")
+    before = digest(tmp_path, "tests/a/test_a.py")
+    (tests / "a" / "other.py").write_text("two = 2\n")
+    assert digest(tmp_path, "tests/a/test_a.py") == before
+    (tests / "a" / "deep.py").write_text("one = 2\n")
+    assert digest(tmp_path, "tests/a/test_a.py") != before
+
+
+@pytest.mark.parametrize(
+    ("took", "over"),
+    [
+        (Spent(clock=30, worked=9, waited=20), False),  # it got a third of a processor
+        (Spent(clock=30, worked=29, waited=1), True),
+        (Spent(clock=30, worked=1, waited=1), True),
+        (Spent(clock=BACKSTOP + 1, worked=0, waited=BACKSTOP), True),
+    ],
+)
+def test_a_child_hangs_by_its_own_time_and_not_by_that_of_others(monkeypatch, took, over):
+    limit = Limit.of_test(os.getpid(), work=0.5, seconds=1.0)
+    monkeypatch.setattr(limit, "took", lambda: took)
+    assert limit.over() is over
+
+
+def test_work_is_told_from_being_idle():
+    before = spent(os.getpid())
+    while spent(os.getpid()).since(before).worked < 0.05:
+        sum(range(10_000))
+    now = spent(os.getpid()).since(before)
+    assert now.idle < now.clock
 
 
 def test_the_nearest_and_fastest_go_first_and_of_each_function_one():
@@ -151,7 +216,7 @@ def test_the_nearest_and_fastest_go_first_and_of_each_function_one():
 
 def test_tests_that_are_named_as_the_module_go_before_all_others():
     names = ["tests/a/test_far.py::one", "tests/a/test_pool_openings.py::two", "tests/a/test_far.py::three"]
-    tests = [reaching.Test(name, 0.1, 0.1, 1) for name in names]
+    tests = [reaching.Test(name, 0.1, 0.1, 0.1, 1) for name in names]
     ordered = named_after("afpool/pool/_openings.py", tests)
     assert [test.name for test in ordered] == [names[1], names[0], names[2]]
 
