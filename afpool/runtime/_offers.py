@@ -105,7 +105,12 @@ class Offers:
             reloads, known = self._reloads, self.served
             lists, problems = await self.lister.ask(known, identity, who, until, refresh=refresh)
             if reloads == self._reloads:
-                served = {server: await known[server].apply(listed) for server, listed in lists.items()}
+                try:
+                    served = {server: await known[server].apply(listed) for server, listed in lists.items()}
+                except TypeError:
+                    if reloads == self._reloads:
+                        raise
+                    continue  # a mistake of rules that are no longer in force
                 if callable(identity) and ask_identity(identity) != who:
                     raise IdentityMismatch("the caller is not who asked any more; the list is not given out")
                 if reloads == self._reloads:

@@ -11,6 +11,7 @@ import afpool
 from afpool import HttpTransport, Plan, PoolClosed, Server, StaticCredentials
 from afpool.artifacts import MemoryArtifacts
 from afpool.runtime import RuntimeConfig, ServerRules
+from afpool.runtime._served import Served, ServedTools
 from afpool.testing import Hold
 from afpool.tools import (
     Deny,
@@ -130,6 +131,23 @@ async def test_whoever_lists_after_a_reload_joins_no_listing_of_before(caplog: A
         assert (await toolset.call("read")).code == "ok"
         event.set()
     assert caplog.records == []
+
+
+async def test_a_mistake_of_rules_that_are_no_longer_in_force_is_nobodys(monkeypatch: Any) -> None:
+    wrong = {"files": ServerRules(fill={"tokken": from_identity("tenant")})}
+    apply, rounds = Served.apply, 0
+    async with runtime({"files": [said("files", "read")]}, rules=wrong) as here:
+
+        async def apply_late(self: Served, listed: Any) -> ServedTools:
+            nonlocal rounds
+            rounds += 1
+            if rounds == 1:  # while large schemas are looked through
+                here.runtime.reconfigure(rules={})
+            return await apply(self, listed)
+
+        monkeypatch.setattr(Served, "apply", apply_late)
+        assert "read" in await here.runtime.toolset(ALICE)
+        assert rounds == 2
 
 
 async def test_a_configuration_that_never_rests_is_told(monkeypatch: Any) -> None:
