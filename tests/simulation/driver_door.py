@@ -7,9 +7,11 @@ of it.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import random
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -33,6 +35,7 @@ from afpool.tools import (
 from tests.simulation import steps as s
 from tests.simulation.door_models import FORMATS, answers_to, names_told, written
 from tests.simulation.door_use import USES
+from tests.simulation.door_wide import wide_arguments, wide_schema
 from tests.simulation.driver_door_host import Hooks, Shelf, Vault, plain, value_of
 from tests.simulation.driver_door_tools import OWNED, LocalTools
 from tests.simulation.driver_steps import Skip
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from tests.simulation.world_door import DoorSpec, RulesSpec
 
 NOWHERE: Final = "nobody"
+BASE64: Final = re.compile(r'"(?:data|blob)"\s*:\s*"([A-Za-z0-9+/=\\]+)"')
 KNOWN_LIMITS: Final = frozenset(field.name for field in attrs.fields(Limits))
 
 
@@ -486,7 +490,11 @@ class Door:
     def _arguments(self, step: s.DoorCall, who: str) -> tuple[Any, str, tuple[str, ...]]:
         """What the model sends; what shape it is; which filled arguments it names."""
         mark = f"mark-of-{step.id}."
-        args: dict[Any, Any] = {**step.args, "mark": mark}
+        args: dict[Any, Any] = dict(step.args)
+        local = self.spec.local(step.tool) if step.server is None else None
+        if local is not None and "wide" in args:
+            args = wide_arguments(wide_schema(local.seed), args["wide"])
+        args["mark"] = mark
         rules = self.rules.get(step.server or "")
         hides = () if rules is None else rules.redact
         for name, hidden_by in (("secret", "secret"), ("password", "^pass")):
@@ -691,7 +699,7 @@ class Door:
         if result.call_id != asked.call:
             run.failures.append(f"D3 the result of {asked.call} says that it is of {result.call_id}")
         text = result.raw.decode("utf-8", "replace")
-        run.shown += [text, repr(result)]
+        run.shown += [text, repr(result), *map(_decoded, BASE64.findall(text))]
         error = result.error
         if error is not None:
             run.shown += chain_of(error)
@@ -878,6 +886,14 @@ class Door:
             if self.runtime.config is before:
                 return
         self.run.failures.append("E4 a configuration that is wrong was taken by the runtime")
+
+
+def _decoded(text: str) -> str:
+    """What binary contents hold."""
+    try:
+        return base64.b64decode(text.replace("\\/", "/"), validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return ""
 
 
 def _spellings(name: str, how: str) -> list[str]:

@@ -91,6 +91,12 @@ class Vault:
         if value is None:
             self._count += 1
             core = f"canary-{self._count}-vault"
+            if self._form == "bearer" and self._count % 6 == 5:
+                core = f"4711{self._count:05}90812"  # which may stand in JSON as a number
+                self.values[owner] = core
+                self._run.host.canaries.append(core)
+                self._run.ground.file(Vended(owner=owner, value=core))
+                return core
             odd = ("", "/+&=", ' "quoted"', "~._<>", "\\back")[self._count % 5]
             odd = odd if self._form == "bearer" else ""
             value = self.values[owner] = f"{core}-{owner.replace('/', '.')}{odd}"

@@ -36,6 +36,8 @@ from afpool.tools import (
     with_result_ceiling,
     with_wants,
 )
+from tests.simulation.door_aloud import ALOUD, say
+from tests.simulation.door_wide import wide_schema
 from tests.simulation.driver_door_host import plain, value_of
 from tests.simulation.driver_secrets import AppFault
 from tests.simulation.ground_door import LocalEnded, LocalRan, scope_of
@@ -107,6 +109,8 @@ class LocalTools:
                 "required": ["n"],
             }
             declared["annotations"] = {"readOnlyHint": True}
+        if spec.kind == "wide":
+            declared["input_schema"] = wide_schema(spec.seed)
         if spec.kind == "large":
             declared["result_kind"] = "doc"
             if revision % 2:
@@ -115,7 +119,7 @@ class LocalTools:
             "says": self._says, "slow": self._slow, "raises": self._raises, "refuses": self._refuses,
             "odd": self._odd, "structured": self._structured, "large": self._large, "blocks": self._blocks,
             "needs": self._needs, "asks": self._asks, "puts": self._puts, "shelf": self._shelf,
-            "calls": self._calls, "at-once": self._says,
+            "calls": self._calls, "at-once": self._says, "wide": self._says,
         }[spec.kind]  # fmt: skip
         if spec.kind == "at-once":
             execute: Any = functools.partial(self._told_at_once, spec)
@@ -271,6 +275,8 @@ class LocalTools:
             )
         if how == "calls" and ctx.tools is not None:
             return await self._call_one(args, ctx, {"text": value, value: 1})
+        if how in ALOUD:
+            return say(how, args["said"], value, ctx)
         if how == "blocks":
             return content_result(blocks(f"{json.dumps(args['said'])} {value}"), call_id=ctx.call_id or "")
         if how == "escaped":

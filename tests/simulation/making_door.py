@@ -108,7 +108,10 @@ def _rules(swarm: Swarm) -> RulesSpec:
 def _locals(swarm: Swarm) -> tuple[LocalSpec, ...]:
     kinds: list[LocalKind] = ["says"]
     kinds += [kind for kind in typing.get_args(LocalKind) if kind != "says" and swarm.chance(0.4)]
-    tools = [LocalSpec(name=f"own-{kind}", kind=kind) for kind in kinds]
+    tools = [
+        LocalSpec(name=f"own-{kind}", kind=kind, seed=swarm.random.randrange(10**6) if kind == "wide" else 0)
+        for kind in kinds
+    ]
     if swarm.chance(0.2):
         tools.append(LocalSpec(name="echo", kind="says"))
     return tuple(tools)

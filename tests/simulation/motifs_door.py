@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.simulation.door_aloud import ALOUD
 from tests.simulation.door_vault import HOWS
 from tests.simulation.host_door import ChangeSchema as _ChangeSchema
 from tests.simulation.host_door import ChangeShelf as _ChangeShelf
@@ -169,7 +170,7 @@ def _local_arguments(scene: Scene, tool: LocalSpec) -> dict[str, Any]:
             ])  # fmt: skip
         case "needs" | "asks" | "filled":
             aloud = ("text", "raises", "refuses", "key", "puts", "calls", "blocks", "escaped")
-            return {"how": pick(aloud)}
+            return {"how": pick(aloud) if swarm.chance(0.5) else pick(ALOUD)}
         case "puts":
             return pick([
                 {}, {"size": 9000}, {"digest": True}, {"kind": " "}, {"kind": "note"}, {"parent": "art_x"},
@@ -183,6 +184,8 @@ def _local_arguments(scene: Scene, tool: LocalSpec) -> dict[str, Any]:
             return {"ref": "art_" + "A" * 22, "as": pick(["table", "chart", "poem"])}
         case "own-class":
             return {"how": pick(["", "refuses", "raises", "rubbish"])}
+        case "wide":
+            return {"wide": swarm.random.randrange(10**6)}
         case "at-once":
             return pick([{}, {"later": True}, {"object": True}])
     return {}
@@ -488,6 +491,24 @@ def uses_tools(scene: Scene) -> list[Step]:
     ]
 
 
+def said_aloud(scene: Scene) -> list[Step]:
+    """Tools say a credential aloud, in every way there is."""
+    swarm = scene.swarm
+    return [
+        local_call(
+            scene, scene.when(), None, kind=swarm.pick(["needs", "asks", "filled"]),
+            args={"how": swarm.pick(ALOUD)},
+        )
+        for _ in range(4)
+    ]  # fmt: skip
+
+
+def wide_calls(scene: Scene) -> list[Step]:
+    """Arguments by chance for a tool with a large or crooked schema."""
+    at = scene.when()
+    return [local_call(scene, scene.after(at), None, kind="wide") for _ in range(4)]
+
+
 def closes_under_calls(scene: Scene) -> list[Step]:
     """The runtime is left while calls are under way through it."""
     swarm = scene.swarm
@@ -502,5 +523,5 @@ def closes_under_calls(scene: Scene) -> list[Step]:
 DOOR_MOTIFS: Final[tuple[Motif, ...]] = (
     fills_of_others, vault_moods, sets_filled, schema_changes, artifacts_change_hands, shelf_moods,
     hook_moods, runs_pause, odd_names, nested, lost_sessions, other_configurations, lists_together,
-    uses_tools, closes_under_calls,
+    uses_tools, said_aloud, wide_calls, closes_under_calls,
 )  # fmt: skip

@@ -36,6 +36,7 @@ LocalKind: TypeAlias = Literal[
     "filled",  # with arguments that the host fills, an identity's and a credential's
     "presents",  # an artifact to the user
     "own-class",  # a tool of a class of the host's own, which refuses by itself
+    "wide",  # takes arguments of a large or crooked schema (`door_wide.py`): `wide` is their seed
 ]
 Fill: TypeAlias = Literal["principal", "tenant", "conversation_id", "credential", "machine"]
 HookMood: TypeAlias = Literal[
@@ -49,10 +50,11 @@ DEEP: Final = "door-deep"
 
 @attrs.frozen(kw_only=True)
 class LocalSpec:
-    """A tool of the host's own."""
+    """A tool of the host's own; `seed` is that of the schema of a wide one."""
 
     name: str
     kind: LocalKind = "says"
+    seed: int = 0
 
 
 @attrs.frozen(kw_only=True)
