@@ -51,6 +51,9 @@ def all_changes(tree: Path) -> list[Change]:
 
 
 def chosen(changes: list[Change], options: argparse.Namespace) -> list[Change]:
+    if options.parts:
+        folders = tuple(f"afpool/{part}/" for part in options.parts)
+        changes = [change for change in changes if change.file.startswith(folders)]
     if options.file:
         changes = [change for change in changes if any(name in change.file for name in options.file)]
     if options.scope:
@@ -74,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--file", action="append", default=[], help="every change of the files with this in their path"
     )
+    parser.add_argument("--in", action="append", dest="parts", choices=PARTS, help="of these parts alone")
     parser.add_argument("--scope", default="", help="only in functions with this in their name")
     parser.add_argument("--sample", type=float, default=SAMPLE, help="share of all changes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

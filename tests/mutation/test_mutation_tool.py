@@ -237,7 +237,9 @@ def test_the_sample_is_the_same_and_the_parts_are_all():
     changes = changes_of("a.py", TEXT)
     assert run.in_sample(changes, 1.0) == changes
     assert set(run.in_sample(changes, 0.3)) < set(run.in_sample(changes, 0.8)) < set(changes)
-    options = [argparse.Namespace(file=[], scope="", all=False, part=f"{part}/3") for part in (1, 2, 3)]
+    options = [
+        argparse.Namespace(parts=[], file=[], scope="", all=False, part=f"{part}/3") for part in (1, 2, 3)
+    ]
     parts = [run.chosen(changes, option) for option in options]
     assert sorted(change for part in parts for change in part) == sorted(changes)
 
