@@ -396,6 +396,7 @@ class Run:
                 refuses=spec.on_list_change == "refuse",
                 without=spec.compare_without,
                 weak=spec.way.over == "httpx",
+                unseen=spec.kind == "http" and spec.way.version == "2026-07-28",
             )
             for spec in self.story.world.servers
         }

@@ -96,6 +96,7 @@ class ServerLaw:
         without: JSON pointers left out when definitions are compared.
         weak: Its clients send through somebody else's HTTP, whose gate is weaker: what a gate refuses may
             leave all the same, and a request that never left may be in doubt.
+        unseen: Its clients open without a word to the server: their version is settled, and knows no session.
     """
 
     shared_stream: bool = False
@@ -104,6 +105,7 @@ class ServerLaw:
     refuses: bool = True
     without: tuple[str, ...] = ()
     weak: bool = False
+    unseen: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,9 @@ from typing import Any
 import attrs
 
 from tests.simulation import steps as s
+from tests.simulation.checks_why import check_why
 from tests.simulation.driver import Run
+from tests.simulation.ground import PlanTold
 from tests.simulation.ground_why import Explained
 from tests.simulation.kernel import run_world
 from tests.simulation.oracle import judge
@@ -132,3 +134,28 @@ def test_who_waits_for_an_opening_waits_for_no_place() -> None:
         )
     )  # fmt: skip
     assert "held by" not in told["headline"]
+
+
+def _unseen() -> s.Story:
+    """A client that is opened without a word, and ends before its first one: no link was ever made for it."""
+    return story(
+        s.Subscribe(at=0.0, id="s1", who="alice", server="files", uri="doc://b"),
+        s.Invalidate(at=0.2, server="files"),
+        server={"way": Way(version="2026-07-28")},
+        signer="httpx-meddles",
+    )
+
+
+def test_a_client_that_nobody_saw_ends_as_any_other() -> None:
+    told = explained(_unseen(), "s1")
+    assert told["use"]["code"] == "binding-changed"
+    assert "closed" in [clause["facts"].get("kind") for clause in told["clauses"]]
+
+
+def test_a_key_without_a_plan_had_no_client_all_the_same() -> None:
+    run = Run(_unseen())
+    with run.crashes, run.logs:
+        run_world(run.main, 1)
+    facts = [fact for fact in run.ground.facts if not isinstance(fact, PlanTold)]
+    found = {str(each) for each in check_why(facts, run.law())}
+    assert any("it never had a client" in each for each in found)

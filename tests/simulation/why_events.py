@@ -160,8 +160,19 @@ def _unshared(around: Around, event: Happened) -> str:
 # ------------------------------------------------------------------------------------------ clients
 
 
+def _lived(around: Around, event: Happened, until: float) -> bool:
+    """Whether the key can have had a client by then."""
+    server = event.key.partition("|")[0]
+    if around.since(Linked, 0.0, until, lambda fact: fact.server == server):
+        return True
+    law = around.law.servers.get(server)
+    # one that is opened without a word is there as soon as its plan is
+    unseen = law is not None and law.unseen
+    return unseen and around.since(PlanTold, 0.0, until, lambda fact: fact.key == event.key)
+
+
 def _opened(around: Around, event: Happened) -> str:
-    if not around.since(Linked, 0.0, event.at, lambda fact: fact.server == event.key.partition("|")[0]):
+    if not _lived(around, event, event.at):
         return "nobody ever connected to that server"
     return _took(around, event, "opened")
 
@@ -232,11 +243,9 @@ def _client_lost(around: Around, event: Happened) -> str:
 
 
 def _closed(around: Around, event: Happened) -> str:
-    server = event.key.partition("|")[0]
-    lived = around.since(Linked, 0.0, event.at, lambda fact: fact.server == server)
     # one that is killed may not have come as far as a link
     killed = any(event.key in {fact.key, ""} for fact in around.within(Killed, event.at, event.at))
-    return "" if lived or killed else "it never had a client"
+    return "" if killed or _lived(around, event, event.at) else "it never had a client"
 
 
 def _suspect(around: Around, event: Happened) -> str:
@@ -253,10 +262,8 @@ def _silent(around: Around, event: Happened) -> str:
 
 
 def _aged(around: Around, event: Happened) -> str:
-    server = event.key.partition("|")[0]
-    age = around.law.max_age * 0.5
-    lived = around.since(Linked, 0.0, max(0.0, event.at - age), lambda fact: fact.server == server)
-    return "" if lived else "no client of that server was old then"
+    since = max(0.0, event.at - around.law.max_age * 0.5)
+    return "" if _lived(around, event, since) else "no client of that server was old then"
 
 
 # ------------------------------------------------------------------------------------------ bindings
