@@ -5,12 +5,15 @@ Rules:
 * A traceback is for whoever an exception is raised to. Whoever is given one as a value learns from its frames
   nothing but what was under way, arguments and secrets among it; many a program prints those.
 * Where an exception of somebody else's code loses its traceback, a note says where it was raised.
+* A class of somebody else's may let nobody set anything on it (a frozen dataclass does). What hangs on its
+  exceptions is set all the same (`put`): else it would be raised in the place of what is told.
 * What a credential provider, a signer or a hook raises stays with it: its words, its causes and its frames
   may all hold the secret, or an argument that is hidden. What is told is its class, and where.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from .errors import AfpoolError
@@ -36,9 +39,27 @@ def place_of(traceback: TracebackType | None) -> str:
     return ", ".join(places[-_PLACES:])
 
 
+def put(error: BaseException, name: str, value: object) -> None:
+    """Set what hangs on an exception, whatever its class says of that."""
+    object.__setattr__(error, name, value)
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Give the notes of an exception; none where its class has something else by that name."""
+    notes: object = None
+    with contextlib.suppress(Exception):
+        notes = getattr(error, "__notes__", None)
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def say(error: BaseException, note: str) -> None:
+    """Add a note, as `add_note` does."""
+    put(error, "__notes__", [*notes_of(error), note])
+
+
 def says_where(error: BaseException) -> bool:
     """Whether a note says already where an exception was raised."""
-    return any(note.startswith(RAISED) for note in getattr(error, "__notes__", ()))
+    return any(note.startswith(RAISED) for note in notes_of(error))
 
 
 def untraced(error: AfpoolError, *, foreign: bool) -> None:
@@ -69,9 +90,9 @@ def _unframed(error: BaseException) -> None:
     if error.__traceback__ is None:
         return
     place = place_of(error.__traceback__)
-    error.__traceback__ = None
+    put(error, "__traceback__", None)
     if not says_where(error):
-        error.add_note(RAISED + place)
+        say(error, RAISED + place)
 
 
 def in_place_of(error: Exception, failure: E) -> E:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
-from .._base.untraced import RAISED, place_of, says_where
+from .._base.untraced import RAISED, notes_of, place_of, put, say, says_where
 
 if TYPE_CHECKING:
     from ._scrub import Scrubber
@@ -51,19 +51,20 @@ class _Cleaning:
         self._done[id(error)] = None  # what comes back to it by a circle finds an end
         self._held.append(error)
         place = place_of(error.__traceback__)
-        error.__traceback__ = None
+        put(error, "__traceback__", None)
         try:
             clean = self._replaced(error)
         except Exception:  # noqa: BLE001 -- a stranger's class; nothing of it is given on then
             clean = _unread()
         self._done[id(error)] = clean
         if place and isinstance(clean, Exception) and not says_where(clean):
-            clean.add_note(self._scrubber.text(RAISED + place))
+            say(clean, self._scrubber.text(RAISED + place))
         cause, context = self.one(error.__cause__), self.one(error.__context__)
         if clean.__cause__ is not cause or clean.__context__ is not context:
             quiet = error.__suppress_context__
-            clean.__cause__, clean.__context__ = cause, context
-            clean.__suppress_context__ = quiet
+            put(clean, "__cause__", cause)
+            put(clean, "__context__", context)
+            put(clean, "__suppress_context__", quiet)
         return clean
 
     def _replaced(self, error: BaseException) -> BaseException:
@@ -87,19 +88,15 @@ class _Cleaning:
     def _group(self, group: BaseExceptionGroup[Any]) -> BaseException:
         members = [self.one(member) for member in group.exceptions]
         kept = [member for member in members if member is not None]
-        notes = [self._scrubber.text(note) for note in getattr(group, "__notes__", ())]
-        if (
-            all(map(_same, members, group.exceptions))
-            and not self._told(group)
-            and notes == list(getattr(group, "__notes__", ()))
-        ):
+        notes = [self._scrubber.text(note) for note in notes_of(group)]
+        if all(map(_same, members, group.exceptions)) and not self._told(group) and notes == notes_of(group):
             return group
         message = self._scrubber.text(group.message)
         kept = kept or [_unread()]
         same = message == group.message
         clean: BaseException = group.derive(kept) if same else BaseExceptionGroup(message, kept)
         for note in notes:
-            clean.add_note(note)
+            say(clean, note)
         return clean
 
     def _attribute(self, value: Any) -> Any:

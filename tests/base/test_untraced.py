@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from afpool import CredentialFailed, ToolFailed
@@ -51,6 +53,39 @@ def test_what_an_app_raises_keeps_its_words_and_loses_its_frames() -> None:
     assert [one.__traceback__ for one in (group, inner, member)] == [None] * 3
     assert outer.__traceback__ is not None
     assert str(group.__cause__) == "inner"
+
+
+def test_a_class_that_lets_nobody_set_anything_is_taken_off_its_frames_too() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Frozen(Exception):
+        word: str
+
+    other = raised(Frozen("no"))
+    outer = raised(ToolFailed("outer"), cause=other)
+    assert isinstance(outer, ToolFailed)
+    untraced(outer, foreign=True)
+    assert other.__traceback__ is None
+    (note,) = other.__notes__
+    assert note.startswith("raised at test_untraced.py:")
+
+
+def test_notes_that_are_none_say_nothing() -> None:
+    class Odd(Exception):
+        __notes__ = 3  # type: ignore[assignment]
+
+    class Worse(Exception):
+        @property
+        def __notes__(self) -> object:  # type: ignore[override]
+            raise TypeError("no")
+
+    for error in (Odd("x"), Worse("x")):
+        assert not says_where(error)
+    odd = Odd("x")
+    odd.__notes__ = ["first", 3]  # type: ignore[list-item]
+    unframed(raised(odd))
+    first, note = odd.__notes__
+    assert first == "first"
+    assert note.startswith("raised at")
 
 
 def test_a_circle_has_an_end() -> None:

@@ -178,6 +178,28 @@ async def test_execute_takes_the_whole_object() -> None:
     assert define_tool(execute=execute, name="bare").input_schema == {"type": "object", "properties": {}}
 
 
+async def test_what_an_annotation_leaves_as_it_is_comes_as_it_was_sent() -> None:
+    seen = []
+
+    @define_tool
+    def take(any_list: list, any_object: dict, text: str) -> None:  # type: ignore[type-arg]
+        seen.append((any_list, any_object, text))
+
+    args = {"any_list": [1, "x"], "any_object": {"a": [None]}, "text": "t"}
+    await run(take, args)
+    ((one, other, _),) = seen
+    assert one is args["any_list"]
+    assert other is args["any_object"]
+
+
+def test_a_default_that_json_cannot_hold_is_a_default_all_the_same() -> None:
+    @define_tool
+    def take(q: str, marker: Any = object()) -> None: ...  # noqa: B008
+
+    assert take.input_schema["required"] == ["q"]
+    assert take.input_schema["properties"]["marker"] == {}
+
+
 async def test_any_keyword_opens_the_schema() -> None:
     @define_tool
     def free(a: int, **rest: str) -> Any:

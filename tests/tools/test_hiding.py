@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from afpool import CredentialRequest, Progress, ScriptedCredentials, ToolContext, ToolResult, bearer
 from afpool.tools import define_tool, derive, from_credential, host_filled
 from afpool.tools._scrub import Scrubber
-from tests.tools.door_kit import ALICE, SECRET, door
+from tests.tools.door_kit import ALICE, SECRET, door, refused
 
 OTHER = "an0ther-t0ken-value"
 SCHEMA = {"type": "object", "properties": {"token": {"type": "string"}}, "required": ["token"]}
@@ -64,6 +65,19 @@ async def test_what_stands_between_sees_nothing_and_what_it_adds_is_taken_out(lo
     assert result.structured == {"token": "[host-filled]", "other": OTHER}
     assert SECRET not in through.events.text
     assert len(looked) == 2
+
+
+async def test_whatever_class_a_tool_raises_its_failure_is_a_result() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Frozen(Exception):
+        words: str
+
+    async def fails(args: Any, ctx: ToolContext) -> Any:
+        raise Frozen(f"with {args['token']}")
+
+    result = await door(credentials=ScriptedCredentials([bearer(SECRET)]))(filled(fails), {})
+    refused(result, "tool-failed", "answered")
+    assert result.text == "The tool echo failed (Frozen): with [host-filled]"
 
 
 async def test_a_result_that_is_changed_in_its_place_is_looked_through_again() -> None:

@@ -34,6 +34,10 @@ def shown(record: Any, **policy: Any) -> Any:
 # -- keys, patterns, fields
 
 
+def test_what_says_whole_says_so() -> None:
+    assert repr(_redaction_names.WHOLE) == "WHOLE"
+
+
 def test_keys_hide_exact_names_and_nothing_else() -> None:
     record = {"apiKey": "s", "apikey": "a", "apiKeys": "b", "key": 1}
     assert shown(record, keys=["apiKey"]) == {**record, "apiKey": HIDDEN}

@@ -76,6 +76,14 @@ def test_one_value_may_open_every_branch() -> None:
     assert "differs from case to case" in why(schema)
 
 
+def test_one_value_may_open_a_branch_and_leave_another_shut() -> None:
+    schema = with_token(
+        anyOf=[demands({"pattern": "^a{69}$"}, required=["a"]), {"required": ["b"]}],
+        **{"not": demands({"minLength": 70}, required=["b"])},
+    )
+    assert cut(schema) == without(anyOf=[{"required": ["a"]}, {"required": ["b"]}])
+
+
 def test_what_is_turned_round_twice_in_a_condition_still_decides_it() -> None:
     for times in range(3):
         condition: Any = demands(A)

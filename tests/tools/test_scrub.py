@@ -144,10 +144,16 @@ async def test_replacements_never_make_two_keys_one() -> None:
 
 
 async def test_a_number_that_is_the_secret_or_holds_it_becomes_words() -> None:
-    document = {"a": 48151623, "b": -148151623.5, "c": [48151623], "d": "no 48151623", "e": 4815162}
+    numbers = [48151623, 148151623, 2148151623, 48151623.25]
+    document = {"a": 48151623, "b": -148151623.5, "c": numbers, "d": "no 48151623", "e": 4815162}
     clean = (await scrubber("48151623").result(result(document))).document
-    assert clean == {"a": GONE, "b": GONE, "c": [GONE], "d": f"no {GONE}", "e": 4815162}
+    assert clean == {"a": GONE, "b": GONE, "c": [GONE] * 4, "d": f"no {GONE}", "e": 4815162}
     assert scrubber("48151623").value(document) == clean
+
+
+def test_a_truth_is_no_number_and_no_word() -> None:
+    document = {"a": True, "b": False, "c": None, "d": "True", "e": 48151623}
+    assert scrubber("True", "48151623").value(document) == {**document, "d": GONE, "e": GONE}
 
 
 async def test_binary_contents_of_a_resource_are_looked_into() -> None:
@@ -198,6 +204,28 @@ async def test_a_large_result_lets_others_go_first(autojump_clock: Any) -> None:
     assert clean.document == {"a": [filler + GONE + filler, GONE], "b": filler + GONE}
 
 
+async def test_many_hits_let_others_go_first(autojump_clock: Any) -> None:
+    import trio
+
+    steps = 0
+
+    async def others() -> None:
+        nonlocal steps
+        while True:
+            await trio.lowlevel.checkpoint()
+            steps += 1
+
+    document = {"a": ["pin-7f3a"] * 40_000}
+    raw = json.dumps(document, separators=(",", ":")).encode()
+    assert len(raw) < SLICE * 2, "hardly a slice of it: it is the hits that take long"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        clean = await scrubber("pin-7f3a").result(ToolResult(raw, "c1"))
+        assert steps >= 30
+        nursery.cancel_scope.cancel()
+    assert clean.document == {"a": [GONE] * 40_000}
+
+
 @pytest.mark.parametrize("at", range(-40, 40, 3))
 async def test_it_is_found_across_the_edge_of_a_slice(at: int) -> None:
     for written in (KEY, "\\u0073" + KEY[1:], KEY.replace("/", "\\/")):
@@ -212,6 +240,16 @@ async def test_an_escape_across_the_edge_of_a_slice_is_no_beginning_of_one(at: i
         raw = b'{"a":"' + b"x" * (SLICE - 6 + at) + written + b"y" * SLICE + b'"}'
         one = ToolResult(raw, "c1")
         assert await scrubber(secret).result(one) is one
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("signs", [200, 201])
+async def test_a_long_run_of_backslashes_is_read_from_its_beginning(at: int, signs: int) -> None:
+    """An even number of them are so many signs; an odd one makes a new line of the letter that follows."""
+    raw = b'{"a":"' + b"x" * (SLICE - 180 + at) + b"\\" * signs + b"n123" + b"y" * SLICE + b'"}'
+    one = ToolResult(raw, "c1")
+    clean = await scrubber("n123").result(one)
+    assert clean.raw == (raw if signs % 2 else raw.replace(b"n123", GONE.encode()))
 
 
 @pytest.mark.parametrize("at", range(-30, 10))
@@ -251,10 +289,16 @@ def test_objects_are_given_on_without_what_they_hide() -> None:
         def __repr__(self) -> str:
             return "<Client>"
 
+    @attrs.define
+    class Private:
+        _token: str
+        _made: int = attrs.field(init=False, default=1)
+
     class Loose:
         def __init__(self, held: Any) -> None:
             self.held = held
 
+    assert scrubber().value(Private(KEY)) == Private(GONE)
     assert scrubber().value(Answer(200, f"ok {KEY}")) == Answer(200, f"ok {GONE}")
     quiet = Answer(200, "ok")
     assert scrubber().value(quiet) is quiet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import subprocess
@@ -75,6 +76,9 @@ def test_a_note_says_where_it_was_raised() -> None:
     assert note.startswith("raised at test_scrub_errors.py:")
     assert note.endswith("in tool")
     assert clean(error).__notes__ == [note], "once"
+    assert clean(raised(error)).__notes__ == [note], "also where it is raised again"
+    leaving = clean(raised(SystemExit("bye")))
+    assert not getattr(leaving, "__notes__", []), "who ends a program or a scope is no failure"
 
 
 @attrs.frozen
@@ -287,6 +291,29 @@ def test_a_class_that_fights_back_is_described() -> None:
     assert type(found) is RuntimeError
     assert str(found) == f"Fights: {GONE}"
     assert KEY not in told(found)
+
+
+def test_a_class_that_cannot_even_be_looked_into_is_given_on_without_a_word() -> None:
+    class Closed(Exception):
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            raise TypeError(KEY)
+
+    found = clean(raised(Closed(KEY)))
+    assert type(found) is RuntimeError
+    assert KEY not in told(found)
+
+
+def test_an_exception_that_lets_nobody_set_anything_is_cleaned_all_the_same() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Frozen(Exception):
+        token: str
+
+    for error in (Frozen(KEY), Frozen("words")):
+        found = clean(raised(error))
+        assert isinstance(found, Exception)
+        assert KEY not in told(found)
+        assert found.__traceback__ is None
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -87,6 +87,17 @@ def test_derived_schemas_are_found_again_by_their_text(monkeypatch: pytest.Monke
     assert len(validators._inputs) == 0
 
 
+def test_an_output_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    validators = v.Validators()
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tool = define_tool(execute=lambda args, ctx: None, name="count", output_schema=schema)
+    compiled = validators.of_output(tool)
+    assert compiled is not None
+    assert not compiled.allows({"n": "x"})
+    monkeypatch.setattr(v, "held_output_schema", None)
+    assert validators.of_output(tool) is compiled
+
+
 def test_a_tool_without_an_output_schema_has_nothing_to_hold_to() -> None:
     validators = v.Validators()
     tool = Schemed({})
