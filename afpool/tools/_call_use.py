@@ -138,7 +138,7 @@ def got_over(use: Use, error: AfpoolError | None = None) -> None:
     ends: BaseException | None = error
     if isinstance(error, ToolFailed):
         ends = error.__cause__ or error  # it speaks of what a call inside the tool ended with
-    if use.code is None or not isinstance(ends, AfpoolError) or ends.code != use.code:
+    if not isinstance(ends, AfpoolError) or ends.code != use.code:
         use.cause = use.happened = use.was = use.became = None
 
 

@@ -271,15 +271,12 @@ class Cutter:
             raise _Never
         if not isinstance(value, dict):
             return value
-        kept = dict(value)
-        if isinstance(value.get("enum"), list):
-            left = self._left(value["enum"])
-            if left is _DROP:
-                return False
-            kept["enum"] = left
         if isinstance(value.get("const"), str) and value["const"] in self.fields:
             return False
-        return value if kept.get("enum") is value.get("enum") else kept
+        if isinstance(value.get("enum"), list):
+            left = self._left(value["enum"])
+            return False if left is _DROP else {**value, "enum": left}
+        return value
 
     def _dependencies(
         self, path: Path, key: str, value: dict[str, Any], added: list[Any], required: list[str]

@@ -134,7 +134,7 @@ class Assembly:
     def _settle(self, path: Path) -> None:
         if self._found(path) is not None:
             return
-        if self._is_definition(path[:2]) and self._cut.get(path[:2]) != path[:2]:
+        if self._is_definition(path[:2]):  # no cut one stands there: what holds something needed moves
             self._whole[path[:2]] = path[:2]
             return
         resource = self._document.resource(path)

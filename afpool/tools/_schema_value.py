@@ -309,7 +309,7 @@ def _candidates(atoms: list[Atom]) -> Iterable[str]:
     yield from _SAMPLES
     for length in lengths:
         if length <= 4096:
-            yield from (sample * length for sample in ("a", "A", "0"))
+            yield from (sample * length for sample in ("A", "0"))
             yield from (text[:length] for text in texts)
             yield from (text + "a" * (length - len(text)) for text in (*texts, *_SAMPLES))
             yield "a" * (length + 1)
