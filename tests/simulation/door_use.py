@@ -34,7 +34,9 @@ from afpool.tools import (
     with_result_ceiling,
     with_wants,
 )
+from tests.simulation.door_cuts import cuts
 from tests.simulation.door_models import FORMATS
+from tests.simulation.door_signatures import signatures, views
 
 if TYPE_CHECKING:
     import random
@@ -145,7 +147,7 @@ MISTAKES: Final[Mapping[str, Callable[[], Any]]] = {
 
 def mistakes(chance: random.Random) -> Iterator[str]:
     """Each is refused, with words."""
-    for name in chance.sample(sorted(MISTAKES), 12):
+    for name in chance.sample(sorted(MISTAKES), 40):
         try:
             MISTAKES[name]()
         except (TypeError, ValueError) as error:
@@ -161,7 +163,8 @@ ATOMS: Final = (
     "a", "b", "_", ".", "[a-c]", "[^b]", r"\w", r"\W", r"\d", r"\s", r"\S", r"\b", r"\B", "^", "$", r"\A",
     r"\Z", "(?:ab|c)", "(a|b)", "[A-Z_]", r"\.", "k", "(?i:K)", "(?P<n>a)", r"\x61", "é", "(?s:.)", "(?-i:a)",
     "[]a]",
-    "(?:)", "(?a:\\w)", "{", "(?#words)",
+    "(?:)", "(?a:\\w)", "{", "(?#words)", "a++", "(?x:a b)",
+    r"\z", r"(?a:\b\B)", "(?i-s:.)", "(?:" * 62 + "a" + ")" * 62,
 )  # fmt: skip
 REPEATS: Final = ("", "", "", "*", "+", "?", "{2}", "{1,3}", "{,2}", "{1,}", "*?", "+?", "??", "{1,2}?")
 FLAGS: Final = (0, 0, re.IGNORECASE, re.DOTALL, re.MULTILINE, re.ASCII)
@@ -173,7 +176,7 @@ NAMES: Final = (
 
 def patterns(chance: random.Random) -> Iterator[str]:
     """A name is hit exactly where `re` finds the pattern in it."""
-    for _ in range(6):
+    for _ in range(14):
         parts = [chance.choice(ATOMS) + chance.choice(REPEATS) for _ in range(chance.randint(1, 4))]
         text = "|".join(["".join(parts)] * chance.choice((1, 1, 2)))
         try:
@@ -268,8 +271,9 @@ def formats(chance: random.Random) -> Iterator[str]:
         {"method": "tools/call", "params": {"name": 1}, "id": True}, [{"type": "tool_use"}], "\ud800",
         {"tool_calls": [{"function": {"name": "a", "arguments": "\ud800"}}]},
     ]  # fmt: skip
-    for name, each in FORMATS.items():
-        message = chance.choice(pieces)
+    for name, each, message in [
+        (name, each, message) for name, each in FORMATS.items() for message in chance.sample(pieces, 5)
+    ]:
         try:
             calls = each.calls(message)
         except Exception as error:
@@ -298,16 +302,23 @@ RAW: Final = (
     b'{"content":[{"type":"resource","resource":7}]}', b'{"content":[{"type":"resource_link"}]}',
     b'{"content":[{"type":7}],"isError":"yes"}', b'{"content":[{"type":"text","text":"e"}],"isError":true}',
     b'{"a":1,"b":2}', b'{"structuredContent":null}',
+    b'{"structuredContent":true}', b'{"structuredContent":7}',
+    b'{"structuredContent":{"a":' + b"[" * 80 + b"]" * 80 + b"}}",
+    b'{"content":[{"type":"text","text":"{"}]}',
     b'{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}',
     b'{"content":[{"type":"audio","data":"%%%","mimeType":"audio/wav"}]}',
 )  # fmt: skip
 
 
+def _or_json(result: ToolResult) -> Any:
+    return read_structured(result, or_json=True)
+
+
 def results(chance: random.Random) -> Iterator[str]:
     """Whatever a server answered is read, or refused by an error of afpool's."""
-    for raw in chance.sample(RAW, 8):
+    for raw in chance.sample(RAW, 20):
         result = ToolResult(raw, "c1")
-        for read in (read_text, read_structured):
+        for read in (read_text, read_structured, _or_json):
             try:
                 read(result)
             except AfpoolError:
@@ -322,4 +333,7 @@ USES: Final[Mapping[str, Callable[[random.Random], Iterator[str]]]] = {
     "redaction": redaction,
     "formats": formats,
     "results": results,
+    "cuts": cuts,
+    "signatures": signatures,
+    "views": views,
 }

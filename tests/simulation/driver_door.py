@@ -33,6 +33,7 @@ from afpool.tools import (
     host_fills_of,
 )
 from tests.simulation import steps as s
+from tests.simulation.door_direct import LATER
 from tests.simulation.door_models import FORMATS, answers_to, names_told, written
 from tests.simulation.door_use import USES
 from tests.simulation.door_wide import wide_arguments, wide_schema
@@ -222,9 +223,19 @@ class Door:
             case s.Acknowledge():
                 self._acknowledge(step)
             case s.UseTools():
-                await trio.lowlevel.checkpoint()
-                for wrong in USES[step.what](random.Random(step.seed)):
-                    self.run.failures.append(f"D8 {step.what}: {wrong}")
+                await self._use(step)
+
+    async def _use(self, step: s.UseTools) -> None:
+        """Have the host use the tools package by itself."""
+        chance = random.Random(step.seed)
+        if step.what in USES:
+            await trio.lowlevel.checkpoint()
+            found = list(USES[step.what](chance))
+        else:
+            people = self.run.story.world.people
+            who = next((one for one in people if one.name == step.who), people[0]).identity
+            found = await LATER[step.what](chance, self.shelf, who, f"{OWNED}{scope_of(who)};")
+        self.run.failures += [f"D8 {step.what}: {wrong}" for wrong in found]
 
     def change(self, step: s.Step) -> None:
         """Carry out what the host or a server does. Raises Skip."""
@@ -506,7 +517,7 @@ class Door:
             self.hidden += [f"hidden-{step.id}-key"] if ".key" in hides else []
         ref = self._ref(step, who)
         if ref is not ...:
-            args["doc"] = ref
+            args["ref" if "ref" in args else "doc"] = ref
         sets: list[str] = []
         if step.sets:
             for spelled in _spellings(step.sets, step.spelled):

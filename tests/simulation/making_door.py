@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tests.simulation.steps import Step
     from tests.simulation.world import ServerSpec, World
 
+OFTEN: Final = frozenset({"needs", "asks", "filled", "takes", "wide"})
+"""Kinds of tools of the host's own that many motifs need."""
+
 SHARE: Final = 0.4
 """So many of all worlds have a door."""
 
@@ -107,7 +110,11 @@ def _rules(swarm: Swarm) -> RulesSpec:
 
 def _locals(swarm: Swarm) -> tuple[LocalSpec, ...]:
     kinds: list[LocalKind] = ["says"]
-    kinds += [kind for kind in typing.get_args(LocalKind) if kind != "says" and swarm.chance(0.4)]
+    kinds += [
+        kind
+        for kind in typing.get_args(LocalKind)
+        if kind != "says" and swarm.chance(0.6 if kind in OFTEN else 0.4)
+    ]
     tools = [
         LocalSpec(name=f"own-{kind}", kind=kind, seed=swarm.random.randrange(10**6) if kind == "wide" else 0)
         for kind in kinds

@@ -130,13 +130,20 @@ def local_call(
     tools = [tool for tool in scene.world.door.tools if kind in {None, tool.kind}]
     tool = swarm.pick(tools or scene.world.door.tools)
     members.setdefault("args", _local_arguments(scene, tool))
-    if tool.kind in {"takes", "shelf"}:
+    if tool.kind in {"takes", "shelf", "presents"}:
         members.setdefault("ref", swarm.pick(typing.get_args(Which)))
     if tool.kind == "filled" and swarm.chance(0.2):
         members.setdefault("sets", swarm.pick(["account", "token"]))
         members.setdefault("spelled", swarm.pick(typing.get_args(Spelling)))
     who = who or (swarm.pick(scene.world.people).name if swarm.chance(0.9) else "nobody")
     return door_call(scene, at, who, None, tool.name, **members)
+
+
+def _a_kind(scene: Scene, *kinds: str) -> str | None:
+    """One of these kinds of tools of the host's own that this world has; None where it has none."""
+    assert scene.world.door is not None
+    there = [tool.kind for tool in scene.world.door.tools if tool.kind in kinds]
+    return scene.swarm.pick(there) if there else None
 
 
 def _local_arguments(scene: Scene, tool: LocalSpec) -> dict[str, Any]:
@@ -181,7 +188,8 @@ def _local_arguments(scene: Scene, tool: LocalSpec) -> dict[str, Any]:
         case "calls":
             return {"calls": _inner_calls(scene), "at_once": swarm.chance(0.3)}
         case "presents":
-            return {"ref": "art_" + "A" * 22, "as": pick(["table", "chart", "poem"])}
+            label: dict[str, Any] = {"label": "of chance"} if swarm.chance(0.3) else {}
+            return {"ref": "art_" + "A" * 22, "as": pick(["table", "chart", "poem"]), **label}
         case "own-class":
             return {"how": pick(["", "refuses", "raises", "rubbish"])}
         case "wide":
@@ -239,7 +247,7 @@ def vault_moods(scene: Scene) -> list[Step]:
     who = swarm.pick(scene.world.people).name
     mood = swarm.pick(_variants(_ChangeVault, "how")) if swarm.chance(0.8) else "several"
     calls: list[Step] = [
-        local_call(scene, scene.after(at, 0.4), who, kind=swarm.pick(["needs", "asks", "filled"]))
+        local_call(scene, scene.after(at, 0.4), who, kind=_a_kind(scene, "needs", "asks", "filled"))
         for _ in range(2)
     ]
     if _vaults(scene):
@@ -485,9 +493,10 @@ def uses_tools(scene: Scene) -> list[Step]:
     """The host uses the tools package by itself."""
     swarm = scene.swarm
     whats = _variants(UseTools, "what")
+    who = swarm.pick(scene.world.people).name
     return [
-        UseTools(at=scene.when(), what=swarm.pick(whats), seed=swarm.random.randrange(10**6))
-        for _ in range(swarm.random.randint(1, 4))
+        UseTools(at=scene.when(), what=swarm.pick(whats), seed=swarm.random.randrange(10**6), who=who)
+        for _ in range(swarm.random.randint(2, 4))
     ]
 
 
@@ -496,7 +505,7 @@ def said_aloud(scene: Scene) -> list[Step]:
     swarm = scene.swarm
     return [
         local_call(
-            scene, scene.when(), None, kind=swarm.pick(["needs", "asks", "filled"]),
+            scene, scene.when(), None, kind=_a_kind(scene, "needs", "asks", "filled"),
             args={"how": swarm.pick(ALOUD)},
         )
         for _ in range(4)

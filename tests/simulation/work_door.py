@@ -136,10 +136,20 @@ class PutArtifact(Work):
 
 @attrs.frozen(kw_only=True)
 class UseTools(Work):
-    """The host uses the tools package by itself: makes mistakes, redacts, reads results, speaks formats."""
+    """The host uses the tools package by itself: makes mistakes, redacts, reads results, speaks formats.
 
-    what: Literal["mistakes", "patterns", "redaction", "formats", "results"]
+    Args:
+        what: What it does; see `door_use.py`, `door_cuts.py`, `door_signatures.py`, `door_direct.py`.
+        seed: Of what is by chance in it.
+        who: For whom it redeems references.
+    """
+
+    what: Literal[
+        "mistakes", "patterns", "redaction", "formats", "results", "cuts", "signatures", "views", "wants",
+        "direct",
+    ]  # fmt: skip
     seed: int = 0
+    who: str = ""
 
 
 @attrs.frozen(kw_only=True)
