@@ -83,11 +83,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--budget", type=float, default=90.0, help="seconds of tests for one change, at most")
     parser.add_argument("--explained", action="store_true", help="run those of survivors.toml, too")
-    parser.add_argument("--again", type=Path, help="only what an earlier --out says survived")
+    parser.add_argument("--again", type=Path, help="without what an earlier --out says was noticed")
     parser.add_argument(
         "--tests", action="append", default=[], help="only test files with this in their path"
     )
-    parser.add_argument("--out", type=Path, help="write every verdict there, a line of JSON each")
+    parser.add_argument("--out", type=Path, help="add every verdict to it, a line of JSON each")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
@@ -98,15 +98,13 @@ def main(arguments: list[str] | None = None) -> int:
         picked = chosen(changes, options)
         if options.again:
             rows = map(json.loads, options.again.read_text().splitlines())
-            names = {row["name"] for row in rows if row["verdict"] not in NOTICED}
-            picked = [change for change in picked if change.name in names]
+            done = {row["name"] for row in rows if row["verdict"] in NOTICED}
+            picked = [change for change in picked if change.name not in done]
         explained = [change for change in picked if change.name in reasons]
         if not options.explained:
             picked = [change for change in picked if change.name not in reasons]
         print(f"{len(picked)} of {len(changes)} changes, {len(explained)} more explained", flush=True)
         verdicts = list(_verdicts(tree, picked, options))
-    if options.out:
-        _write(options.out, verdicts)
     return _report(verdicts, explained, reasons, wrong, began)
 
 
@@ -119,6 +117,8 @@ def _verdicts(tree: Path, picked: list[Change], options: argparse.Namespace) -> 
     ):  # fmt: skip
         verdict = Verdict(by_name[said["name"]], said["verdict"], said["by"], said["seconds"])
         verdicts.append(verdict)
+        if options.out:
+            _write(options.out, verdict)
         if verdict.verdict not in NOTICED:
             print(_shown(verdict), flush=True)
         elif len(verdicts) % 100 == 0:
@@ -133,12 +133,11 @@ def _shown(verdict: Verdict) -> str:
     return "\n".join([*lines, f"    - {change.was}", f"    + {change.becomes}"])
 
 
-def _write(out: Path, verdicts: list[Verdict]) -> None:
-    rows = [
-        {**v.change._asdict(), "name": v.change.name, "verdict": v.verdict, "by": v.by, "seconds": v.seconds}
-        for v in verdicts
-    ]
-    out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def _write(out: Path, verdict: Verdict) -> None:
+    change, word, by, seconds = verdict
+    row = {**change._asdict(), "name": change.name, "verdict": word, "by": by, "seconds": seconds}
+    with out.open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 def _report(
