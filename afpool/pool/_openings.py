@@ -20,6 +20,7 @@ import trio
 
 from .._base.errors import (
     NOT_SENT,
+    ActorCrashed,
     AfpoolError,
     AuthorizationRequired,
     DeadlineExceeded,
@@ -223,8 +224,10 @@ class Openings:
         # Who has to consent first is the provider's word: no server is spared by waiting, and the call after
         # the consent must not be refused.
         consent = isinstance(error, AuthorizationRequired) and error.http_status is None
-        # One that ended with its epoch says nothing of what is configured now.
-        if context and not consent and actor.machine.epoch == epoch:
+        # One that ended with its epoch says nothing of what is configured now, and a crash of the key nothing
+        # of the server.
+        crashed = isinstance(error, ActorCrashed)
+        if context and not consent and not crashed and actor.machine.epoch == epoch:
             error.retry_after = self._remember(actor.key, context, error, event)
         actor.tell(m.OpenFailed(token, error.because(event)))
 
@@ -423,7 +426,8 @@ class Openings:
         if client.entry is not None:
             self._pool.shares.left(client.entry, client)
             client.entry = None
-        client.hooks = GONE  # nothing of the key is held by what is left of its client
+        client.hooks = GONE  # nothing of the key is held by what is left of its client,
+        client.shown = None  # nor the list that it received, which may be long
         self._closing.discard(client.id)
         if self.clients.pop(client.id, None) is not None:
             self._room_left(actor)

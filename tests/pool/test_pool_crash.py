@@ -128,6 +128,14 @@ async def test_whichever_turn_crashes_the_key_recovers_and_leaks_nothing(
         await w.server.wait_until(lambda: w.server.connections == 0)
 
 
+async def test_nobody_backs_off_from_a_server_for_a_crash(crash: Callable[..., None]):
+    async with world() as w, trio.open_nursery() as nursery:
+        crash(m.PlanChanged)
+        await start(nursery, lambda: w.pool.tools(ALICE)).refusal("actor-crashed")
+        await until(lambda: not w.pool.openings.under_way)
+        await (await w.tool()).call(identity=ALICE)
+
+
 async def evict(w: World, key: Any) -> None:
     w.pool.evict(key)
     await trio.sleep(1)
