@@ -17,6 +17,7 @@ Rules and invariants:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, Self, final
 
@@ -291,10 +292,8 @@ def _let_go(subscription: Subscription) -> None:
 
 async def _unsubscribe(client: Client, uri: str) -> None:
     rpc = Rpc("resources/unsubscribe", request_params(uri_members(uri), meta=client.meta))
-    try:
+    with contextlib.suppress(AfpoolError):  # updates that nobody waits for are dropped
         await client.control(rpc, client.settings.control_timeout)
-    except AfpoolError:
-        return  # updates that nobody waits for are dropped
 
 
 # ---------------------------------------------------------------------------- what clients tell
