@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-FOLDERS = ("base", "protocol", "client", "pool", "tools", "runtime")
+FOLDERS = (
+    "base",
+    "protocol",
+    "transports",
+    "credentials",
+    "client",
+    "pool",
+    "tools",
+    "runtime",
+    "realfaults/local",
+)
 LEFT_OUT = (  # not even gathered: they walk through whole spaces, for minutes
     "tests/pool/test_machine_explored.py::test_every_order_of_messages",
     "tests/pool/test_machine_explored.py::test_the_command",
