@@ -192,6 +192,35 @@ def test_a_listener_that_raises_is_counted_said_once_and_told_again(caplog):
     assert [record.getMessage() for record in caplog.records] == ["on_use raised", "on_event raised"]
 
 
+def test_a_tracer_that_raises_costs_no_call_and_no_other_tracer(caplog):
+    ring = records()
+    told: list[tuple[str, str]] = []
+
+    class Tracer:
+        def __init__(self, name: str, *, fails: bool = False) -> None:
+            self.name, self.fails = name, fails
+
+        def begin(self, use: Use) -> None:
+            self._note("begin")
+
+        def end(self, use: Use) -> None:
+            self._note("end")
+
+        def _note(self, what: str) -> None:
+            told.append((self.name, what))
+            if self.fails:
+                raise ValueError("canary")
+
+    ring.tracers = (Tracer("a", fails=True), Tracer("b"))
+    one = use("c")
+    ring.begin(one)
+    ring.file(one)
+    assert told == [("a", "begin"), ("b", "begin"), ("b", "end"), ("a", "end")], "the last begun ends first"
+    assert ring.failures == 2
+    assert ring.filed == 1
+    assert [record.getMessage() for record in caplog.records] == ["a tracer raised ValueError"] * 2
+
+
 # ---------------------------------------------------------------------------- finding
 
 
