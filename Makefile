@@ -13,6 +13,8 @@ PREPARE := $(if $(FOUND),$(FOUND) scripts/prepare.py,@echo "Python 3.11 or newer
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest -n 2 --dist worksteal
 PYRIGHT := PYRIGHT_PYTHON_CACHE_DIR=.cache/pyright PYRIGHT_PYTHON_GLOBAL_NODE=0 PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv/bin/pyright
+# what a run compiles is there for the processes that its tests start, and for the next run
+unexport PYTHONDONTWRITEBYTECODE
 CODE := afpool actors tests examples benchmarks scripts
 UNFINISHED := TO[D]O|FIX[M]E|XX[X]|HA[C]K
 
