@@ -230,8 +230,12 @@ def test_an_event_id_that_is_too_long_for_a_header_is_not_kept():
     sink.head(200, [(b"content-type", b"text/event-stream")])
     for number in range(100):
         sink.data(b"id: %d%s\ndata: {}\n\n" % (number, b"x" * 5000))
-    sink.data(b"id: short\ndata: {}\n\n")
-    assert sink._ids == {"short"}
+    longest = b"x" * 2048  # what can be gone on from; see below
+    sink.data(b"id: short\ndata: {}\n\nid: %s\ndata: {}\n\nid: %sx\ndata: {}\n\n" % (longest, longest))
+    assert sink._ids == {"short", longest.decode()}
+    for number in range(12_000):
+        sink.data(b"id: %d\ndata: {}\n\n" % number)
+    assert len(sink._ids) == 10_000
 
 
 @pytest.mark.parametrize("when", ["waiting", "asked"])

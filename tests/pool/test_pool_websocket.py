@@ -317,7 +317,7 @@ async def refused(url: str, **options: Any) -> Any:
     return caught.value
 
 
-@pytest.mark.parametrize("status", [301, 307, 400, 404, 426, 429, 500, 503])
+@pytest.mark.parametrize("status", [299, 300, 307, 399, 400, 404, 426, 429, 500, 503])
 async def test_an_upgrade_that_is_answered_with_a_status(status):
     async with fake() as server:
         headers = {"location": "ws://127.0.0.1/secret", "set-cookie": "secret", "retry-after": "7"}
