@@ -225,7 +225,7 @@ async def test_a_credential_that_cannot_be_sent_leaves_the_request_in_doubt(jump
         quiet(it.pool)
 
 
-def test_an_event_id_that_is_too_long_for_a_header_is_not_kept():
+def test_event_ids_that_a_header_carries_are_kept_and_only_so_many():
     sink = AnswerSink(1 << 20, lambda message: None, None)
     sink.head(200, [(b"content-type", b"text/event-stream")])
     for number in range(100):
