@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from afpool import AfpoolError, Identity, LogMessage, ResourceUpdate
 from afpool.pool._herald import LOGS_KEPT
 from afpool.pool._subscriptions import URIS_KEPT, Subscription
+from afpool.testing import Status
 from tests.pool.bound_kit import CASES, NOTES, bound_world, furnish
 from tests.pool.kit import ALICE, BOB, quiet, raises, refused, until, world
 
@@ -163,6 +164,21 @@ async def test_while_the_server_is_away_a_subscription_waits(era, autojump_clock
         await here.server.accept_connections()
         with trio.fail_after(100):
             assert (await anext(changes)).gap
+        changes.close()
+
+
+@pytest.mark.parametrize(("told", "waits"), [("20", 20), ("500", 30)])
+async def test_a_server_that_asks_for_time_is_not_subscribed_again_before(told, waits, autojump_clock):
+    async with world() as here:
+        furnish(here.server.offers)
+        server = await here.pool.bind(ALICE, "files")
+        changes = await server.subscribe(NOTES, identity=ALICE)
+        here.server.on("resources/subscribe", Status(503, headers={"retry-after": told}), times=1)
+        here.pool.kill(here.pool._existing(here.pool.key_of(ALICE, "files")).machine.client.id)
+        with trio.fail_after(100):
+            assert (await anext(changes)).gap
+        _, refusal, again = here.server.arrivals("resources/subscribe")
+        assert again.time - refusal.time == pytest.approx(waits, abs=1)
         changes.close()
 
 

@@ -82,6 +82,9 @@ async def test_anything_but_the_word_is_no_leave(answer):
         await refused(tool.call(identity=ALICE), "connection-lost", "in-doubt")
         assert len(asked.uses) == 1
         assert here.sent() == 1
+        (use,) = here.pool.records.uses
+        assert (use.code, use.delivery) == ("connection-lost", "in-doubt")
+        assert "repeat" not in [stage for stage, _, _ in use.facts or ()], "it was the only pass"
 
 
 async def test_by_default_nothing_is_repeated_and_nobody_is_asked():

@@ -8,6 +8,8 @@ import pytest
 import trio
 
 from afpool.pool import _messages as m
+from afpool.pool import _operation
+from afpool.pool._settle import give_back
 from afpool.testing import (
     Drop,
     FakeTool,
@@ -379,3 +381,38 @@ async def test_an_open_stream_without_an_answer_is_ended_by_the_deadline(autojum
 async def check_free_after(w: World, seconds: float) -> None:
     await trio.sleep(seconds)
     quiet(w.pool)
+
+
+# ---------------------------------------------------------------------------- whatever happens
+
+
+async def test_a_call_that_breaks_unforeseen_has_failed_and_holds_nothing(monkeypatch: pytest.MonkeyPatch):
+    async def breaks(call: Any) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("a fault of the pool's own")
+
+    async with world() as w:
+        tool = await w.tool()
+        monkeypatch.setattr(_operation, "_steps", breaks)
+        with pytest.raises(RuntimeError):
+            await tool.call(identity=ALICE)
+        (use,) = w.pool.records.uses
+        assert (use.outcome, use.code) == ("failed", None)
+        quiet(w.pool)
+
+
+async def test_what_a_call_has_given_back_it_does_not_give_back_again():
+    async with world(tools=stubborn()) as w, trio.open_nursery() as nursery:
+        tool = await w.tool(name="slow")
+        outcome = start(nursery, lambda: tool.call(identity=ALICE))
+        await w.server.wait_for("tools/call")
+        (call,) = w.pool.running.values()
+        await outcome.answer()
+        quiet(w.pool)
+        other = start(nursery, lambda: tool.call(identity=ALICE))
+        await w.server.wait_for("tools/call", 2)
+        used = w.pool.admission.used
+        give_back(call, answered=True)
+        assert (w.pool.admission.used, tool.binding.actor.machine.in_flight) == (used, 1), "the other one's"
+        await other.answer()
+        quiet(w.pool)
