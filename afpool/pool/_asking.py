@@ -231,6 +231,5 @@ async def _resolve(actor: KeyActor, reply: Reply[Resolved], scope: trio.CancelSc
             reply.set(await ask_plan(actor))
     except AfpoolError as error:
         reply.fail(error)
-    finally:
-        if not reply.done:
-            reply.fail(PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT))
+    finally:  # where nothing has come
+        reply.fail(PoolClosed("the pool is closed; nothing was sent", delivery=NOT_SENT))

@@ -15,6 +15,7 @@ import afpool
 from afpool import HttpTransport, Plan, Server, StdioTransport
 from afpool.testing import Delay, FakeServer, FakeTool, Hang, Hold, echo_tool
 from tests.pool.kit import ALICE, BOB, CAROL, World, refused, start, until, world
+from tests.pool.kit import Hold as PlanHold
 
 if TYPE_CHECKING:
     from afpool import BoundTool, Pool
@@ -85,6 +86,17 @@ async def test_clients_that_were_closed_before_are_not_in_the_report(autojump_cl
         await w.tool(BOB)
         report, _ = await closing(w)
         assert (report.closed, report.killed, report.abandoned) == (1, 0, 0)
+
+
+async def test_a_list_that_waits_for_its_plan_is_refused_when_the_pool_is_left():
+    async with world() as w, trio.open_nursery() as nursery:
+        await w.tool()
+        hold = w.host.hold_plan = PlanHold()
+        listing = start(nursery, lambda: w.pool.tools(ALICE, "files", refresh=True))
+        with trio.fail_after(5):
+            await hold.reached.wait()
+        await closing(w)
+        await listing.refusal("pool-closed")
 
 
 async def test_what_was_sent_settles_and_what_was_not_is_refused(autojump_clock):
