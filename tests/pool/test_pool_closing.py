@@ -13,6 +13,7 @@ import trio
 
 import afpool
 from afpool import HttpTransport, Plan, Server, StdioTransport
+from afpool.pool._background import Background
 from afpool.testing import Delay, FakeServer, FakeTool, Hang, Hold, echo_tool
 from tests.pool.kit import ALICE, BOB, CAROL, World, refused, start, until, world
 from tests.pool.kit import Hold as PlanHold
@@ -275,6 +276,18 @@ async def test_a_pool_that_is_opened_in_a_cancelled_scope():
         assert scope.cancelled_caught
         assert pool.closed.is_set()
         assert server.log == []
+
+
+async def test_a_leaving_that_breaks_is_heard_and_reports_nothing(monkeypatch: pytest.MonkeyPatch):
+    async def breaks(self: Background) -> afpool.CloseReport:
+        raise RuntimeError("a fault of the pool's own")
+
+    monkeypatch.setattr(Background, "_leave", breaks)
+    pool: Pool
+    with pytest.RaisesGroup(RuntimeError, allow_unwrapped=True, flatten_subgroups=True):
+        async with world() as w:
+            pool = w.pool
+    assert await pool.aclose() == afpool.CloseReport(closed=0, killed=0, abandoned=0, calls_left=0)
 
 
 async def test_closing_in_the_block_ends_the_pool_and_not_the_block():
