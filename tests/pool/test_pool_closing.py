@@ -16,7 +16,7 @@ from afpool import HttpTransport, Plan, Server, StdioTransport
 from afpool.pool._background import Background
 from afpool.testing import Delay, FakeServer, FakeTool, Hang, Hold, echo_tool
 from tests.pool.kit import ALICE, BOB, CAROL, World, refused, start, until, world
-from tests.pool.kit import Hold as PlanHold
+from tests.pool.kit import Hold as HostHold
 
 if TYPE_CHECKING:
     from afpool import BoundTool, Pool
@@ -92,12 +92,26 @@ async def test_clients_that_were_closed_before_are_not_in_the_report(autojump_cl
 async def test_a_list_that_waits_for_its_plan_is_refused_when_the_pool_is_left():
     async with world() as w, trio.open_nursery() as nursery:
         await w.tool()
-        hold = w.host.hold_plan = PlanHold()
+        hold = w.host.hold_plan = HostHold()
         listing = start(nursery, lambda: w.pool.tools(ALICE, "files", refresh=True))
         with trio.fail_after(5):
             await hold.reached.wait()
         await closing(w)
         await listing.refusal("pool-closed")
+
+
+async def test_a_call_that_waits_for_its_credential_is_refused_at_once(autojump_clock):
+    async with world(credential=True) as w, trio.open_nursery() as nursery:
+        tool = await w.tool()
+        hold = w.host.hold_credential = HostHold()
+        call = start(nursery, lambda: tool.call(identity=ALICE))
+        await hold.reached.wait()
+        report, took = await closing(w)
+        error = await call.refusal("pool-closed")
+        assert error.happened is w.pool.closed_by
+        assert (error.happened.kind, error.happened in w.pool.records.events) == ("closing", True)
+        assert took < 0.5
+        assert (report.closed, report.calls_left) == (1, 0)
 
 
 async def test_what_was_sent_settles_and_what_was_not_is_refused(autojump_clock):
