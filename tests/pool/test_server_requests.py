@@ -194,6 +194,18 @@ async def test_a_form_is_answered_with_the_defaults_of_its_schema(answer):
         quiet(w.pool)
 
 
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_user_who_says_no_or_goes_away_is_answered_for_without_content(action):
+    async def elicit(request: afpool.ElicitRequest) -> ElicitAnswer:
+        await trio.lowlevel.checkpoint()
+        return request.decline() if action == "decline" else request.cancel()
+
+    async with world(tools=[ask_tool()], requests=ServerRequests(elicit=elicit)) as w:
+        tool = await w.tool(name="ask")
+        result = await tool.call({"params": FORM}, identity=ALICE)
+        assert said(result) == {"result": {"action": action}}
+
+
 async def test_a_child_process_asks_too():
     desk = Desk()
     command = FakeServer.stdio_command({"tools": ["ask", "echo"]})
