@@ -213,3 +213,12 @@ def test_importing_costs_next_to_nothing_until_a_name_is_touched() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'NoSuchName'"):
         importlib.import_module("afpool").NoSuchName  # noqa: B018 -- touching it is the test
+
+
+def test_a_child_that_plays_a_server_loads_nothing_of_a_client():
+    code = (
+        "import sys, afpool.testing.__main__; "
+        "print(sorted({'httpx', 'trio_websocket', 'afpool.transports', 'jsonschema_rs'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
