@@ -33,6 +33,7 @@ from afpool.tools import (
     ResultLimits,
     content_result,
     define_tool,
+    derive,
     from_identity,
     host_filled,
     redacted,
@@ -260,6 +261,33 @@ async def test_calls_nested_too_deeply_say_which_limit_it_was() -> None:
     await through(Ran().tool, depth=MAX_DEPTH + 1)
     use = ended(through)
     assert (use.code, facts(use)) == ("overloaded", [("limit", "depth")])
+
+
+def refused_because() -> StaleTools:
+    error = StaleTools("the list moved")
+    error.__cause__ = ValueError("why")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "noted"),
+    [
+        (ValueError("no"), "tool-failed", [("run", "ValueError")]),
+        (ToolFailed("it failed"), "tool-failed", []),
+        (refused_because(), "stale-tools", []),
+    ],
+)
+async def test_what_a_tool_raised_is_named_and_what_refused_it_is_not(
+    error: Exception, code: str, noted: Any
+) -> None:
+    async def around(args: Any, ctx: ToolContext, base: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    through = door()
+    await through(derive(Ran().tool, execute=around))
+    use = ended(through)
+    assert (use.code, facts(use)) == (code, noted)
 
 
 async def test_the_second_time_nothing_is_compiled() -> None:

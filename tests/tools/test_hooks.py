@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from afpool import Identity
 from afpool.tools import Deny, Hook, Replace, ResultCeiling, ResultLimits
 from tests.tools.door_kit import ALICE, SECRET, Ran, door, refused
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from afpool import ToolResult
 
 PLAIN = {"call_id", "result", "duration_ms"}
+BOB = Identity(tenant="acme", principal="bob")
 
 
 async def test_hooks_are_an_onion() -> None:
@@ -47,6 +49,20 @@ async def test_what_a_hook_is_told() -> None:
     with pytest.raises(TypeError):
         call.args["a"] = 2
     assert "'a'" not in repr(call)
+
+
+@pytest.mark.parametrize("then", [BOB, None], ids=["another", "nobody"])
+async def test_a_caller_who_changes_while_hooks_decide_gets_nothing_run(then: Identity | None) -> None:
+    callers: list[Identity | None] = [ALICE]
+
+    async def before(call: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        callers.append(then)
+
+    through, work = door(hooks=[Hook("h", before=before)]), Ran()
+    refused(await through(work.tool, identity=lambda: callers[-1]), "identity-mismatch")
+    assert not work.calls
+    assert (await through(work.tool)).code == "ok", "one who is named stays"
 
 
 async def test_arguments_are_read_only_after_the_call_as_well() -> None:
