@@ -35,7 +35,7 @@ from tests.mutation.hangs import AT_LEAST, TIMES, Limit
 
 ROOT = Path.cwd()
 FIRST = 20.0  # seconds of work for what comes before the first test
-UNKNOWN = (6.0, 3.0)  # seconds of a test, and of work in them, where nobody has measured them
+UNKNOWN = (20.0, 5.0)  # seconds of a test, and of work in them, where nobody has measured them
 TOGETHER = 6  # children that have nothing to do, at most
 UNFIT = 10  # of them may fail, and are left out: more, and something is wrong with this process
 MEMORY = 6 << 30
