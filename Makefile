@@ -11,7 +11,8 @@ MAKEFLAGS += --no-print-directory
 FOUND := $(shell sh scripts/find-python.sh $(PYTHON))
 PREPARE := $(if $(FOUND),$(FOUND) scripts/prepare.py,@echo "Python 3.11 or newer not found: looked for $(or $(PYTHON),python3)" >&2; exit 3;)
 RUN := .venv/bin/python
-PYTEST := $(RUN) -m pytest -n 2 --dist worksteal
+# twice as many workers as CI has cores: half of what tests do is to wait for processes and sockets
+PYTEST := $(RUN) -m pytest -n 4 --dist worksteal
 PYRIGHT := PYRIGHT_PYTHON_CACHE_DIR=.cache/pyright PYRIGHT_PYTHON_GLOBAL_NODE=0 PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv/bin/pyright
 # what a run compiles is there for the processes that its tests start, and for the next run
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,6 +52,10 @@ lint: ## style, types, import directions, unfinished marks
 	$(PYRIGHT)
 	.venv/bin/lint-imports
 	@! grep -IrsnwE --exclude-dir=__pycache__ '$(UNFINISHED)' $(CODE) docs README.md
+
+.PHONY: prepared
+prepared: ## only put in place what other targets need: FOR="dev redis nginx peers", as in scripts/prepare.py
+	@$(PREPARE) $(or $(FOR),dev)
 
 .PHONY: peers
 peers: ## only install the real MCP servers that the tests start
