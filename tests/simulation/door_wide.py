@@ -183,7 +183,8 @@ def takes(seed: int, args: Mapping[str, Any]) -> bool:
 
 
 def wrong_words(args: Mapping[str, Any], text: str) -> Iterator[str]:
-    """What is wrong with a correction: too long, or it misses what is there."""
+    """What is wrong with a correction, as JSON has it: too long, or it misses what is there."""
+    text = text.replace("\\n", "\n")
     if len(text) > MOST_CHARS or text.count("\n") > MOST_LINES:
         yield f"a correction has {len(text)} characters and {text.count(chr(10))} lines"
     for name in _MISSING.findall(text):

@@ -33,7 +33,10 @@ RULES = {
     )
 }
 KINDS: tuple[Any, ...] = ("says", "takes", "shelf", "filled", "needs", "calls", "large", "puts", "slow")
-LOCALS = tuple(LocalSpec(name=f"own-{kind}", kind=kind) for kind in KINDS)
+LOCALS = (
+    *(LocalSpec(name=f"own-{kind}", kind=kind) for kind in KINDS),
+    LocalSpec(name="own-wide", kind="wide", seed=3),
+)
 
 
 def story(*steps: s.Step, hooks: tuple[Any, ...] = (), tools: Any = (), **door: Any) -> s.Story:
@@ -256,6 +259,59 @@ def patterns_find_what_they_should_not(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_pattern_match.Patterns, "search", lambda self, text, work: not search(self, text, work))
 
 
+def corrections_lie(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_call, "correction_of", lambda tool, issues: "x\n- mark: required but missing\nx")
+
+
+def binary_contents_are_not_looked_into(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools import _scrub
+
+    patch.setattr(_scrub, "_blobs_of", lambda raw: iter(()))
+
+
+def errors_are_not_cleaned(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools import _scrub_errors
+
+    patch.setattr(_scrub_errors, "cleaned", lambda error, scrubber: error)
+
+
+def what_is_required_stays(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools._schema_branches import Cutter
+
+    patch.setattr(Cutter, "_left", lambda self, names: names)
+
+
+def failing_views_show(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools import _shown
+
+    patch.setattr(_shown, "_all_hidden", lambda args: args)
+
+
+def everything_may_be_left_out(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools import _signature
+
+    schema = _signature._schema
+
+    def loose(*args: Any) -> Any:
+        return {**schema(*args), "required": []}
+
+    patch.setattr(_signature, "_schema", loose)
+
+
+def nothing_wanted_is_required(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_wants, "_required", lambda schema: ())
+
+
+def values_are_made_up(patch: pytest.MonkeyPatch) -> None:
+    from afpool.tools._fills import Secret
+
+    patch.setattr(_host_filled, "credential_value", lambda *args: Secret("made up"))
+
+
+def uses(what: Any) -> s.Story:
+    return story(put(0.5, "alice"), *(s.UseTools(at=seed, what=what, seed=seed) for seed in range(1, 9)))
+
+
 BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
     "D1 identity": ("the field of another", everybody_is_bob, story(call(1, 1))),
     "D1 credential": (
@@ -302,6 +358,26 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
     "I6 log": (
         "a redacted argument in a log", arguments_are_logged, story(call(1, 1, args={"secret": "s"})),
     ),
+    "C1 wide": (
+        "against a large schema", arguments_are_not_looked_at,
+        story(call(1, 1, tool="own-wide", args={"wide": 1})),
+    ),
+    "C1 words": (
+        "what is missing", corrections_lie, story(call(1, 1, tool="own-wide", args={"wide": 1})),
+    ),
+    "I6 coded": (
+        "a credential in base64", binary_contents_are_not_looked_into,
+        story(call(1, 1, tool="own-needs", args={"how": "blob"})),
+    ),
+    "I6 error": (
+        "a credential in an error", errors_are_not_cleaned,
+        story(call(1, 1, tool="own-needs", args={"how": "group"})),
+    ),
+    "D8 cuts": ("schemas that are cut", what_is_required_stays, uses("cuts")),
+    "D8 views": ("views that fail", failing_views_show, uses("views")),
+    "D8 signatures": ("signatures", everything_may_be_left_out, uses("signatures")),
+    "D8 wants": ("references", nothing_wanted_is_required, uses("wants")),
+    "D8 direct": ("fills", values_are_made_up, uses("direct")),
     "D8": ("patterns", patterns_find_what_they_should_not, story(s.UseTools(at=1, what="patterns"))),
     "I3 again": (
         "what may have run", everything_is_called_twice,
