@@ -149,6 +149,8 @@ async def test_a_number_that_is_the_secret_or_holds_it_becomes_words() -> None:
     clean = (await scrubber("48151623").result(result(document))).document
     assert clean == {"a": GONE, "b": GONE, "c": [GONE] * 4, "d": f"no {GONE}", "e": 4815162}
     assert scrubber("48151623").value(document) == clean
+    compact = result(document, separators=(",", ":"))
+    assert (await scrubber("48151623").result(compact)).document == clean
 
 
 def test_a_truth_is_no_number_and_no_word() -> None:
