@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.judging import settled
 from tests.simulation.making import Swarm, make_world
 from tests.simulation.making_door import with_door
 from tests.simulation.making_service import with_service
@@ -60,5 +59,4 @@ def generate(seed: int, size: float = 1.0) -> Story:
             steps += swarm.pick(MEETING_MOTIFS)(scene)
     steps += strewn(scene, max(0, int(swarm.random.gauss(4, 3) * size)))
     steps.sort(key=lambda step: step.at)  # stable: steps of one motif that fall together stay in order
-    story = Story(world, tuple(steps), seed)
-    return story if settled() else with_service(with_door(story, size), size)
+    return with_service(with_door(Story(world, tuple(steps), seed), size), size)

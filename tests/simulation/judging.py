@@ -6,11 +6,10 @@ of a violation is its rule, here `hang` and `raised`.
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.simulation.steps import Story
-
-
-SETTLED: Final = "AFPOOL_SIMULATION_SETTLED"
 
 
 @attrs.frozen
@@ -66,14 +62,6 @@ def rule(violation: str) -> str:
     return violation.split(maxsplit=1)[0]
 
 
-def settled() -> bool:
-    """Whether to leave out what has joined last: the door, the service, and what the record says.
-
-    Their findings are not all mended: `simulate.py --settled`, in this process and in those that it starts.
-    """
-    return os.environ.get(SETTLED) == "1"
-
-
 def judge(story: Story, *, lines: bool = False) -> Judgement:
     """Run a story; `lines` for people are made only where they are asked for."""
     from tests.simulation.driver import run_story
@@ -89,7 +77,7 @@ def judge(story: Story, *, lines: bool = False) -> Judgement:
         return _broken(story, f"raised {type(error).__name__}: {error}\n{text}", started)
     return Judgement(
         story.seed,
-        tuple(each for each in report.violations if not (settled() and each.startswith("W"))),
+        tuple(report.violations),
         Counter(report.counts),
         report.digest,
         time.process_time() - started,

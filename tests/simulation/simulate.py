@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -41,8 +40,6 @@ SHRUNK: Final = 3  # of the rules that a run breaks, so many are shown by a shru
 def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _options().parse_args(arguments)
-    if options.settled:
-        os.environ[judging.SETTLED] = "1"
     if options.seed is not None or options.story is not None:
         return _one(options)
     return _many(options)
@@ -61,9 +58,6 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--story", type=Path, help="a story from a file only")
     parser.add_argument("--shrink", action="store_true", help="shrink the story of --seed or --story")
     parser.add_argument("--keep", metavar="NAME", help="write the story to stories/NAME.json")
-    parser.add_argument(
-        "--settled", action="store_true", help="without what joined last: the door, the service, the record"
-    )
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink what a run of many breaks")
     parser.add_argument("--coverage", action="store_true", help="fail where too few branches are taken")
     parser.add_argument("--pairs", action="store_true", help="name the pairs that never met")
