@@ -156,6 +156,15 @@ async def test_a_call_does_not_wait_for_the_client_of_the_call_that_it_is_made_f
             await outcome.answer()
 
 
+async def test_a_call_made_from_one_that_has_ended_waits_like_any_other():
+    async with crowded(1, [ALICE]) as (w, nursery, _, _, (bobs, _), released):
+        over = (10**9,)
+        waits = start(nursery, call(bobs, 1, BOB, chain=over))
+        await until(lambda: w.pool.openings.rooms.waiting == 1)
+        released.set()
+        await waits.answer()
+
+
 async def test_a_call_that_joins_those_who_wait_for_room_is_refused_itself():
     people = [Identity(tenant=f"tenant-{n}", principal="p") for n in range(2)]
     async with crowded(2, people) as (w, nursery, _, (first, second), (bobs, _), released):

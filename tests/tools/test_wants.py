@@ -302,6 +302,15 @@ async def test_all_arguments_are_judged_before_answering() -> None:
     assert args["good"] == good.ref
 
 
+def test_what_came_of_it_says_so_by_itself() -> None:
+    assert WantsResolved({}, {}, ()).ok
+    assert not WantsRefused((), "no").ok
+    with pytest.raises(TypeError):
+        WantsResolved({}, {}, (), ok=False)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        WantsRefused((), "no", ok=True)  # type: ignore[call-arg]
+
+
 async def test_one_refused_argument_is_told_in_the_singular() -> None:
     assert "an artifact argument did not resolve" in (await refused(Store(), {"rows": 3})).refusal
 
@@ -365,7 +374,10 @@ async def test_what_does_not_look_like_a_ref_is_never_repeated(spoken: str) -> N
 async def test_a_megabyte_is_not_sent_to_a_store() -> None:
     store = Store()
     await refused(store, {"rows": "art_" + "x" * 1_000_000})
+    await refused(store, {"rows": "art_" + "x" * 61})
     assert store.count("get") == 0
+    await refused(store, {"rows": "art_" + "x" * 60})
+    assert store.count("get") == 1, "as long as a reference may be"
 
 
 async def test_a_mistyped_ref_is_repeated() -> None:
