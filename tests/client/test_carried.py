@@ -74,9 +74,9 @@ def test_whatever_may_go_out_as_a_header_may_be_noted() -> None:
 def test_only_the_last_few_are_kept() -> None:
     carried = Carried()
     held = [api_key(f"number-{number:04}") for number in range(9)]
-    for one in (*held, held[-1], held[-2]):
+    for one in (*held, held[-1], held[-2], held[5]):
         carried.note(one)
-    assert list(carried) == [held[5], held[6], held[8], held[7]]
+    assert list(carried) == [held[6], held[8], held[7], held[5]]
     assert carried.text("number-0001 number-0007") == f"number-0001 {GONE}"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from afpool._base.definition import STEP
+from afpool._base.definition_table import STEP
 from afpool.pool import _messages as m
 from afpool.pool._actor import KeyActor
 from afpool.testing import (
@@ -601,6 +601,19 @@ async def test_a_list_whose_connection_breaks_again_is_lost():
         w.server.on("tools/list", Drop())
         await refused(w.pool.tools(ALICE), "connection-lost", "in-doubt")
         assert w.server.count("tools/list") == 2
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_headers_that_differ_for_the_server_are_made_anew_from_a_fresh_list_once(times):
+    async with world(http={"era": "stateless"}) as w:
+        tool = await w.tool()
+        w.server.on("tools/call", JsonRpcError(-32020, status=400), times=times)
+        if times == 1:
+            await tool.call({}, identity=ALICE)
+        else:
+            await refused(tool.call({}, identity=ALICE), "server-refused", "refused")
+        assert (w.sent(), lists(w)) == (2, 2)
+        quiet(w.pool)
 
 
 async def test_a_list_that_the_host_asks_for_is_asked_for_once():

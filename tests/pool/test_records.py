@@ -16,7 +16,7 @@ from afpool._base.errors import DeadlineExceeded, StaleTools, ToolFailed
 from afpool._base.use import note_refusal
 from afpool.pool._events import Event
 from afpool.pool._records import Records, size_of
-from afpool.testing import FakeTool, echo_tool
+from afpool.testing import FakeTool, Status, echo_tool
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, refused, start, world
 
@@ -240,6 +240,17 @@ async def test_a_call_is_found_while_it_runs_and_when_it_has_ended():
         assert w.pool.records.find("mine") == [newest, older]
         assert newest.outcome == "ok"
         assert w.pool.records.find("nobody's") == []
+
+
+async def test_a_call_goes_through_its_stages_in_order_and_each_attempt_is_one():
+    async with world(credential=True) as w:
+        tool = await w.tool()
+        w.server.on("tools/call", Status(401), times=1)
+        await tool.call(identity=ALICE, call_id="c-1")
+        [use] = [use for use in w.pool.records.uses if use.call_id == "c-1"]
+        one_attempt = ["attempt", "credential", "write", "sent"]
+        passed = [stage for stage, _ in use.stages]
+        assert passed == ["start", "leased", *one_attempt, *one_attempt, "answered"]
 
 
 async def test_a_pool_without_a_record():

@@ -206,6 +206,13 @@ async def test_a_user_who_says_no_or_goes_away_is_answered_for_without_content(a
         assert said(result) == {"result": {"action": action}}
 
 
+async def test_there_is_room_for_as_many_answers_as_are_sent_one_after_the_other():
+    async with world(tools=[ask_tool()], requests=Desk().offers()) as w:
+        tool = await w.tool(name="ask")
+        for _ in range(70):  # 64 may wait at once
+            assert said(await tool.call({"method": "ping"}, identity=ALICE)) == {"result": {}}
+
+
 async def test_a_child_process_asks_too():
     desk = Desk()
     command = FakeServer.stdio_command({"tools": ["ask", "echo"]})
