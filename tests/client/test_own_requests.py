@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 import trio
 
+from afpool.client._control import Control
 from afpool.testing import Hang, Status, ask_tool, sleep_tool
 from tests.pool.kit import ALICE, quiet, start, world
 from tests.pool.test_server_requests import FORM, Desk, said
@@ -56,6 +60,21 @@ async def test_the_end_of_a_session_that_meets_a_401_is_said_once_more():
         await w.evict()
         assert len(carried(w.server, "DELETE")) == 2
         assert [request.reason for request in w.host.asked][-1] == "refresh"
+
+
+@pytest.mark.parametrize("http", [{"era": "stateless"}, {"sessions": False}])
+async def test_where_there_is_no_session_its_end_is_not_said(http):
+    async with world(http=http) as w:
+        await w.tool()
+        await w.evict()
+        assert w.server.count("DELETE") == 0
+
+
+def test_a_request_of_its_own_that_never_left_is_not_in_doubt():
+    control = Control(SimpleNamespace(lost=None), deadline=1.0)
+    assert control.woken().delivery == "not-sent"
+    control.began()
+    assert control.woken().delivery == "in-doubt"
 
 
 async def test_a_gate_that_closes_while_the_other_credential_comes_keeps_the_answer_back():

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from afpool import AfpoolError, InvalidArguments, NotOffered
+from afpool.client._errand import Received
 from afpool.testing import JsonRpcError
 from tests.pool.bound_kit import EVERYWHERE, NOTES, bound_world
 from tests.pool.kit import ALICE, BOB, Hold, quiet, refused, start, until, world
@@ -304,6 +305,10 @@ async def test_a_credential_that_is_waited_for_is_followed_by_the_gate():
         hold.let_go.set()
         await waiting.refusal("binding-changed")
         assert here.server.count("resources/read") == 0
+
+
+def test_what_was_received_is_not_shown():
+    assert "s3cret" not in repr(Received([b"s3cret"], 6))
 
 
 async def test_a_list_of_junk_and_a_blob():
