@@ -147,3 +147,16 @@ async def test_a_list_that_hangs_is_not_taken_for_a_silent_server():
         assert "closed" not in kinds
         assert w.pool.actors()[0].machine.client is not None
         nursery.cancel_scope.cancel()
+
+
+async def test_a_kept_connection_that_nobody_uses_is_closed_in_its_time(jumping):
+    async with world(http={"sessions": False}) as w:
+        tool = await w.tool()
+        await tool.call(identity=ALICE)
+        assert w.server.connections > 0
+        await trio.sleep(2)
+        assert w.server.connections > 0  # it may be used for 4 seconds
+        await trio.sleep(10)
+        assert w.server.connections == 0
+        assert w.pool.actors()[0].machine.client is not None
+        await tool.call(identity=ALICE)

@@ -62,6 +62,16 @@ async def test_headers_of_the_stateless_era_name_what_is_asked_for():
         assert meta["io.modelcontextprotocol/logLevel"] == "error"
 
 
+async def test_in_the_handshake_era_no_header_names_what_is_asked_for():
+    async with world() as here:
+        from tests.pool.bound_kit import furnish
+
+        furnish(here.server.offers)
+        server = await here.pool.bind(ALICE, "files")
+        await server.read_resource(NOTES, identity=ALICE)
+        assert not {"mcp-method", "mcp-name"} & set(here.server.arrivals("resources/read")[0].headers)
+
+
 @EVERYWHERE
 async def test_anybody_else_is_refused(way, era, tmp_path):
     async with bound_world(way, era, tmp_path) as here:

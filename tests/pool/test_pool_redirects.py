@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+import httpx
 import pytest
 import trio
 import trustme
@@ -131,12 +132,16 @@ async def test_http_may_become_https_on_the_same_host(path):
             await until(lambda: plain.connections == 0)
 
 
-async def test_a_unix_socket_has_no_other_scheme(tmp_path):
+@pytest.mark.parametrize("way", ["our own", "httpx"])
+async def test_a_unix_socket_has_no_other_scheme(way, tmp_path):
     path = str(tmp_path / "s")
+    how = (
+        {"uds": path} if way == "our own" else {"httpx_transport": lambda: httpx.AsyncHTTPTransport(uds=path)}
+    )
     with trio.fail_after(10):
         async with FakeServer.http(uds=path) as server:
             server.on("tools/call", Status(307, {"location": "https://localhost/mcp"}))
-            plan = Plan(transport=HttpTransport(url=server.url, uds=path))
+            plan = Plan(transport=HttpTransport(url=server.url, **how))
             async with afpool.open_pool([Server(name="files", plan=plan)]) as pool:
                 tool = (await pool.tools(ALICE))["echo"]
                 await refused(tool.call(identity=ALICE), "server-failed", "in-doubt")
