@@ -7,7 +7,7 @@ import trio
 
 from afpool import AfpoolError, InvalidArguments, NotOffered
 from afpool.client._errand import Received
-from afpool.testing import JsonRpcError
+from afpool.testing import Advertise, JsonRpcError
 from tests.pool.bound_kit import EVERYWHERE, NOTES, bound_world
 from tests.pool.kit import ALICE, BOB, Hold, quiet, refused, start, until, world
 
@@ -186,6 +186,17 @@ async def test_subscribing_needs_more_than_resources():
         assert len(await server.resources(identity=ALICE)) == 2
         error = await refused(server.subscribe(NOTES, identity=ALICE), "not-offered")
         assert "resources.subscribe" in error.message
+
+
+async def test_who_subscribes_is_listened_for_though_no_list_is_announced_to_change():
+    async with world(http={"advertise": Advertise(list_changed=False)}) as here:
+        from tests.pool.bound_kit import furnish
+
+        furnish(here.server.offers)
+        server = await here.pool.bind(ALICE, "files")
+        assert here.server.streams == 0
+        await server.subscribe(NOTES, identity=ALICE)
+        assert here.server.streams == 1
 
 
 @pytest.mark.parametrize("mode", ["strict", "empty-string"])

@@ -272,6 +272,12 @@ async def test_a_time_to_live_is_never_shorter_than_the_least(autojump_clock):
             assert lists(w) == 2
 
 
+async def test_a_time_to_live_is_told_in_milliseconds():
+    async with world(http={"era": "stateless", "advertise": Advertise(ttl_ms=600_000)}) as w:
+        state = (await w.tool()).binding.list
+        assert 600.0 <= state.expires_at - state.asked_at < 660.0
+
+
 async def test_an_expired_time_to_live_closes_no_gate(autojump_clock):
     """It expires while the call waits for its credential; the request leaves all the same."""
     from tests.pool.kit import Hold

@@ -15,6 +15,7 @@ import trio
 import afpool
 from afpool import AfpoolError
 from afpool.testing import (
+    REQUEST_ID,
     Body,
     Drop,
     FakeTool,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 ERAS = ("handshake", "stateless")
 CHALLENGE = 'Bearer resource_metadata="https://auth.invalid/r", scope="files:write"'
 PAGE = b"<!doctype html><title>Sign in</title>"
+ANSWER = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[],"resultType":"complete"}}' % REQUEST_ID
 HALF = b'{"jsonrpc": "2.0", "id": 1, "resu'
 
 
@@ -81,6 +83,7 @@ CASES = {
         "answered",
         facts={"error_code": -32050, "data": {"n": 1}},
     ),
+    "result under a 500": Case(Body(ANSWER, status=500), "server-failed", "in-doubt"),
     "error under a 500": Case(
         JsonRpcError(-32603, status=500),
         "server-error",

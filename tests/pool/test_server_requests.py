@@ -29,6 +29,7 @@ from afpool.testing import (
     HoldStream,
     JsonRpcError,
     Rule,
+    Status,
     ask_tool,
     echo_tool,
 )
@@ -518,6 +519,24 @@ async def test_after_a_call_was_given_up_no_other_call_is_asked_on_a_shared_stre
         # a call's own stream is its own all the same
         await (await w.tool(name="ask")).call({"params": FORM}, identity=ALICE, call_id="own")
         assert desk.calls[-1] == "own"
+        nursery.cancel_scope.cancel()
+
+
+async def test_after_an_answer_that_proves_nothing_no_other_call_is_asked_on_a_shared_stream():
+    desk = Desk()
+
+    async def slow(arguments: Any, arrival: Any) -> str:
+        await trio.sleep_forever()
+        return ""
+
+    tools = [FakeTool("slow", slow)]
+    async with world(tools=tools, requests=desk.offers()) as w, trio.open_nursery() as nursery:
+        tool = await w.tool(name="slow")
+        w.server.on("tools/call", Status(500), times=1)
+        await refused(tool.call(identity=ALICE, call_id="first"), "server-failed", "in-doubt")
+        start(nursery, lambda: tool.call(identity=ALICE, call_id="next"))
+        await w.server.wait_for("tools/call", 2)
+        assert await on_the_get_stream(w, desk) is None  # the first may run on
         nursery.cancel_scope.cancel()
 
 
