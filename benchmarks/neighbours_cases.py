@@ -66,7 +66,7 @@ CASES: Final = (
     Case("notifications", conversations=1, callers=1, deadline=10.0, heavy=True),
     Case("5,000 tools", conversations=2, callers=1, pause=0.2, deadline=5.0, heavy=True),
     Case("429 to calls", pause=0.2),
-    Case("crash in call", at="child", conversations=4, callers=1, pause=0.2, tool="crash"),
+    Case("crash in call", at="child", conversations=4, callers=1, pause=0.2, tool="crash", heavy=True),
     Case("100 x the load", at="responder", load=100 * RATE, tool="echo"),
 )
 

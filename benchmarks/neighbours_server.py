@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -38,6 +39,7 @@ TOOLS: Final = 5000
 FLOOD_PERIOD: Final = 0.01  # seconds
 FLOOD_SIZE: Final = 10  # notifications each time: a thousand a second
 CHANGE_PERIOD: Final = 1.0  # a changed list each second
+CHILD: Final = (sys.executable, "-IS", str(Path(__file__).parent / "neighbours_child.py"))
 NICE: Final = 10
 LOG: Final = {"level": "info", "data": "the same again"}
 
@@ -176,8 +178,28 @@ class Drain:
         while True:
             self._on.wait()
             with contextlib.suppress(OSError):
-                self._one()
+                if self._trouble == "crash in call":
+                    self._crash()
+                else:
+                    self._one()
             time.sleep(self._pause)
+
+    def _crash(self) -> None:
+        """Start a child, ask it for what a client asks for, and see it end in a call."""
+        opening = {"protocolVersion": "2025-11-25", "capabilities": {},
+                   "clientInfo": {"name": "drain", "version": "1"}}  # fmt: skip
+        with subprocess.Popen(CHILD, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            for method, params in (
+                ("initialize", opening),
+                ("tools/list", {}),
+                ("tools/call", {"name": "crash", "arguments": {}}),
+            ):
+                message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                child.stdin.write(json.dumps(message).encode() + b"\n")
+                child.stdin.flush()
+                child.stdout.readline()
 
     def _one(self) -> None:
         with socket.create_connection((self._at.hostname or "", self._at.port or 0), 5) as sock:

@@ -1,4 +1,4 @@
-"""What a server listed: tool definitions and whole lists, each kept once however many keys hold it.
+"""What a server listed: tool definitions and whole lists; `definition_table` keeps each once.
 
 Rules:
 
@@ -9,10 +9,12 @@ Rules:
 * Objects are shared only between tools that are equal in **every** value. Where `compare_without` left
   something out, the rest may be one holder's own (a server puts request-scoped values there), and
   sharing by `digest` alone would show one tenant's to another.
-* Tables hold weakly: a definition or a list that nobody holds is gone from every index.
-* A list may hold thousands of definitions, and thousands may come a second later. Each is one object and one
-  weak reference for all indices: whatever else the collector of cycles counts brings its next whole round.
-* `build_definition` is pure and may run in any thread. A table belongs to the thread of its loop.
+* A list may hold thousands of tools, and thousands others a second later. What is kept for each is a
+  `ListedTool`, text and bytes that the collector of cycles need not know of: a list of any length is a few
+  objects to it, and brings none of its rounds. A `Definition`, which it does look after, is made when a tool
+  is touched, and is one object for as long as somebody holds it.
+* `build_tool` is pure and may run in any thread. Asking a list for a definition by name belongs to the thread
+  of its table; to go through all of them touches no table, and may be done anywhere.
 """
 
 from __future__ import annotations
@@ -20,22 +22,40 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
-from weakref import WeakValueDictionary, ref
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+import msgspec
 
 from .canonical import ContentError, canonical_json, parse_strict
-from .steps import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-
-STEP: Final = 256
-"""Definitions that are gone through in one step of `DefinitionTable.catalog_steps`."""
+    from collections.abc import Callable, Iterable, Iterator
 
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)+", re.DOTALL)
 _INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+
+
+class ListedTool(msgspec.Struct, gc=False, eq=False):
+    """One listed tool as a table keeps it. Nothing in it can be part of a cycle.
+
+    Attributes:
+        name: As for `Definition`, and so are `digest`, `raw` and `whole`.
+        place: What tells it from all that differ in any value.
+        spellings: The digests, one behind the other, of the spellings that it is known by.
+        holders: How many of the lists that somebody holds have it.
+    """
+
+    name: str
+    digest: str
+    raw: bytes
+    whole: str
+    place: str
+    spellings: bytes
+    holders: int = 0
+
+    def __repr__(self) -> str:
+        return f"<ListedTool {self.name}>"
 
 
 @attrs.frozen(eq=False)
@@ -49,7 +69,8 @@ class Definition:
         whole: SHA-256, hexadecimal, of the whole canonical object; equal to `digest` where nothing was
             left out of the comparison.
 
-    Compared by identity: a `DefinitionTable` gives one object for equal ones. Compare `digest` otherwise.
+    Compared by identity: a list gives one object for equal ones that are asked for by name, for as long as
+    somebody holds it. Compare `digest` otherwise.
     """
 
     name: str
@@ -98,39 +119,55 @@ class Catalog:
     """One tool list as a server gave it.
 
     Attributes:
-        definitions: The usable tools in listed order, each name once.
         quarantined: Pairs of a name, or `#` and the index in the list, and the reason.
         digest: SHA-256, hexadecimal, over the definitions' digests by name: the order of listing and
             what is quarantined make no difference.
 
-    Made by `DefinitionTable.catalog`. Reads like a mapping from name to definition.
+    Made by `DefinitionTable.catalog`. Reads like a mapping from name to definition. A definition that is
+    asked for by name is one object; going through all makes them one by one, each for this look only.
     """
 
-    definitions: tuple[Definition, ...] = attrs.field(repr=False)
     quarantined: tuple[tuple[str, str], ...]
     digest: str
-    _by_name: dict[str, Definition] = attrs.field(repr=False)
+    _by_name: dict[str, ListedTool] = attrs.field(repr=False)
+    _define: Callable[[ListedTool], Definition] = attrs.field(repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The tools' names in listed order."""
         return tuple(self._by_name)
 
+    @property
+    def definitions(self) -> tuple[Definition, ...]:
+        """The usable tools in listed order, each name once; made anew at every touch."""
+        return tuple(self)
+
     def get(self, name: str) -> Definition | None:
         """Give the definition of the tool `name`, or `None`."""
-        return self._by_name.get(name)
+        tool = self._by_name.get(name)
+        return None if tool is None else self._define(tool)
+
+    def shows(self, name: str, digest: str) -> bool:
+        """Whether it has exactly this definition under this name; makes none."""
+        tool = self._by_name.get(name)
+        return tool is not None and tool.digest == digest
 
     def __getitem__(self, name: str) -> Definition:
-        return self._by_name[name]
+        return self._define(self._by_name[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
     def __iter__(self) -> Iterator[Definition]:
-        return iter(self.definitions)
+        return map(definition_of, self._by_name.values())
 
     def __len__(self) -> int:
-        return len(self.definitions)
+        return len(self._by_name)
+
+
+def definition_of(tool: ListedTool) -> Definition:
+    """Make the definition of a listed tool: for any thread."""
+    return Definition(tool.name, tool.digest, tool.raw, tool.whole)
 
 
 def check_compare_without(pointers: Iterable[str]) -> tuple[str, ...]:
@@ -192,7 +229,7 @@ def _find(holder: Any, part: str) -> str | int | None:
     return None
 
 
-def build_definition(raw: bytes, compare_without: tuple[str, ...] = ()) -> Definition:
+def build_tool(raw: bytes, compare_without: tuple[str, ...] = ()) -> ListedTool:
     """Read one listed tool: pure, for any thread. About 150 ms a megabyte.
 
     Args:
@@ -211,139 +248,21 @@ def build_definition(raw: bytes, compare_without: tuple[str, ...] = ()) -> Defin
         raise ContentError("the tool has no name")
     if any("\ud800" <= char <= "\udfff" for char in name):
         raise ContentError("the tool's name holds an unpaired surrogate")
-    digest = whole = hashlib.sha256(canonical_json(document)).hexdigest()
+    digest = whole = place = hashlib.sha256(canonical_json(document)).hexdigest()
     if _remove(document, compare_without):
         digest = hashlib.sha256(canonical_json(document)).hexdigest()
-    return Definition(name, digest, bytes(raw), whole)
+        place = digest + whole
+    return ListedTool(name, digest, bytes(raw), whole, place, spelling_of(raw, compare_without))
 
 
-_Spelling: TypeAlias = tuple[bytes, tuple[str, ...]]
-"""The digest of what was listed, and what was left out of the comparison."""
+def build_definition(raw: bytes, compare_without: tuple[str, ...] = ()) -> Definition:
+    """Give the definition of one listed tool, as `build_tool` reads it; raises as that does."""
+    return definition_of(build_tool(raw, compare_without))
 
 
-class _Kept(ref[Definition]):
-    """The one weak reference to a definition, and what it stands under."""
-
-    __slots__ = ("place", "spellings")
-
-    place: tuple[str, str]
-    spellings: tuple[_Spelling, ...]
-
-
-class DefinitionTable:
-    """Keeps equal definitions and equal lists once, for as long as somebody holds them.
-
-    Every method is synchronous and belongs to one thread. For a large tool, `find`, run
-    `build_definition` in a thread when that gave nothing, then `keep`.
-    """
-
-    __slots__ = ("__weakref__", "_catalogs", "_definitions", "_gone", "_raw")
-
-    def __init__(self) -> None:
-        raw: dict[_Spelling, _Kept] = {}
-        definitions: dict[tuple[str, str], _Kept] = {}
-
-        def gone(kept: ref[Definition]) -> None:
-            assert type(kept) is _Kept
-            for spelling in kept.spellings:
-                if raw.get(spelling) is kept:
-                    del raw[spelling]
-            if definitions.get(kept.place) is kept:
-                del definitions[kept.place]
-
-        self._raw, self._definitions, self._gone = raw, definitions, gone
-        self._catalogs: WeakValueDictionary[bytes, Catalog] = WeakValueDictionary()
-
-    def find(self, raw: bytes, compare_without: tuple[str, ...] = ()) -> Definition | None:
-        """Give the definition that these very bytes have given before, if somebody still holds it."""
-        kept = self._raw.get((hashlib.sha256(raw).digest(), compare_without))
-        return None if kept is None else kept()
-
-    def keep(self, built: Definition, compare_without: tuple[str, ...] = ()) -> Definition:
-        """Give the one object for what `built` defines: an older equal one, or `built` itself.
-
-        Args:
-            built: What `build_definition` gave.
-            compare_without: The pointers that it was built with.
-        """
-        place = (built.digest, built.whole)
-        spelling = (hashlib.sha256(built.raw).digest(), compare_without)
-        kept = self._definitions.get(place)
-        found = None if kept is None else kept()
-        if kept is None or found is None:
-            found, kept = built, _Kept(built, self._gone)
-            kept.place, kept.spellings = place, (spelling,)
-            self._definitions[place] = kept
-        elif spelling not in kept.spellings:
-            kept.spellings = (*kept.spellings, spelling)
-        self._raw[spelling] = kept
-        return found
-
-    def intern(self, raw: bytes, compare_without: tuple[str, ...] = ()) -> Definition:
-        """Give the one object for the tool in `raw`: `find`, else `build_definition` and `keep`.
-
-        Raises:
-            ContentError: As `build_definition` does. Nothing is remembered then.
-        """
-        known = self.find(raw, compare_without)
-        if known is not None:
-            return known
-        return self.keep(build_definition(raw, compare_without), compare_without)
-
-    def catalog(
-        self, definitions: Iterable[Definition], quarantined: Iterable[tuple[str, str]] = ()
-    ) -> Catalog:
-        """Give the one object for this list.
-
-        Args:
-            definitions: In listed order, from this table. The second of one name is quarantined.
-            quarantined: Name or `#index`, and reason, of the tools that `intern` refused.
-        """
-        return at_once(self.catalog_steps(definitions, quarantined))
-
-    def catalog_steps(
-        self, definitions: Iterable[Definition], quarantined: Iterable[tuple[str, str]] = ()
-    ) -> Generator[None, None, Catalog]:
-        """`catalog` in steps, for a list of thousands; what it is given must be held meanwhile."""
-        by_name: dict[str, Definition] = {}
-        refused = list(quarantined)
-        listing = hashlib.sha256()
-        for number, definition in enumerate(definitions, 1):
-            if definition.name in by_name:
-                refused.append((definition.name, "another tool of this name is listed before it"))
-            else:
-                by_name[definition.name] = definition
-                listing.update((definition.digest + definition.whole).encode())
-            if number % STEP == 0:
-                yield
-        listing.update(canonical_json(refused))
-        key = listing.digest()
-        known = self._catalogs.get(key)
-        if known is None:
-            compared = hashlib.sha256()
-            for number, name in enumerate(sorted(by_name), 1):
-                compared.update(by_name[name].digest.encode())
-                if number % STEP == 0:
-                    yield
-            made = Catalog(tuple(by_name.values()), tuple(refused), compared.hexdigest(), by_name)
-            known = self._catalogs.setdefault(key, made)  # somebody may have made it between two steps
-        return known
-
-    def definitions(self) -> Iterator[Definition]:
-        """Go through the definitions that somebody holds. Lazily, but for a copy of the index."""
-        for kept in tuple(self._definitions.values()):
-            definition = kept()
-            if definition is not None:
-                yield definition
-
-    def catalogs(self) -> Iterator[Catalog]:
-        """Go through the lists that somebody holds, likewise."""
-        return self._catalogs.values()
-
-    @property
-    def catalog_count(self) -> int:
-        """How many lists somebody holds."""
-        return len(self._catalogs)
-
-    def __len__(self) -> int:
-        return len(self._definitions)
+def spelling_of(raw: bytes, compare_without: tuple[str, ...]) -> bytes:
+    """Give the digest of what was listed, and of what was left out of the comparison."""
+    listed = hashlib.sha256(raw)
+    if compare_without:
+        listed = hashlib.sha256(listed.digest() + canonical_json(compare_without))
+    return listed.digest()

@@ -321,7 +321,7 @@ class Control:
             state = client.handle.entry.list
         if state is None:
             return {"state": "no client"}
-        tools = None if state.catalog is None else len(state.catalog.definitions)
+        tools = None if state.catalog is None else len(state.catalog)
         return {"state": list_word(state, ask.now), "generation": state.generation, "tools": tools}
 
     def _done(

@@ -41,7 +41,7 @@ def parts_of(sources: Sources) -> Iterator[Part]:
     ring = EVENTS_KEPT * EVENT
     yield "record: events", len(records.events), ring, ring, "estimated"
     table = pool.catalogs.table
-    yield from _sampled("definitions", len(table), table.definitions(), _definition)
+    yield from _sampled("definitions", len(table), table.tools(), _definition)
     yield from _sampled("catalogs", table.catalog_count, table.catalogs(), _catalog)
     keys = len(pool._actors)  # noqa: SLF001 -- only how many; the values would make them
     yield "keys", keys, keys * ACTOR, None, "estimated"
@@ -68,7 +68,7 @@ def _definition(definition: Any) -> int:
 
 
 def _catalog(catalog: Any) -> int:
-    return 300 + sys.getsizeof(catalog.definitions) + 100 * len(catalog.definitions)
+    return 300 + 2 * sys.getsizeof(catalog.names) + 100 * len(catalog)
 
 
 def resident() -> tuple[int | None, int | None]:

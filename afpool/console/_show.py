@@ -117,7 +117,7 @@ async def actor_shown(sources: Sources, actor: KeyActor, ask: Ask) -> dict[str, 
             "id": listed.id,
             "state": list_word(listed, ask.now),
             "shared": listed.entry is not None,
-            "tools": None if listed.catalog is None else len(listed.catalog.definitions),
+            "tools": None if listed.catalog is None else len(listed.catalog),
             "expires_in": max(0.0, listed.expires_at - ask.now),
         }
     if backoff is not None:

@@ -197,7 +197,7 @@ def _list(state: ListState, now: float, server: str) -> tuple[Any, ...]:
         server,
         list_word(state, now),
         state.generation,
-        None if catalog is None else len(catalog.definitions),
+        None if catalog is None else len(catalog),
         None if catalog is None else len(catalog.quarantined),
         None if catalog is None else max(0.0, state.expires_at - now),
         max(0.0, state.next_at - now),
@@ -233,7 +233,7 @@ def shares(sources: Sources) -> Table:
                 None if entry.listener is None else entry.listener.id,
                 state.id,
                 state.generation,
-                None if state.catalog is None else len(state.catalog.definitions),
+                None if state.catalog is None else len(state.catalog),
                 list_word(state, ask.now),
             )
 

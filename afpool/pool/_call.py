@@ -216,8 +216,7 @@ class Call:
     def _check_shown(self, shown: Shown) -> None:
         """Raise unless what the client received last, for another name, shows the same tool (L5)."""
         definition = self.definition
-        found = shown.catalog.get(definition.name)
-        if found is None or found.digest != definition.digest:
+        if not shown.catalog.shows(definition.name, definition.digest):
             compare(self, shown.filed)
             raise shown_otherwise().because(shown.filed.event)
 

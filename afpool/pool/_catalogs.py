@@ -8,6 +8,8 @@
   lists of other tenants; while it works the thread gives way to the loop. What another list has replaced is
   let go of in slices, too. There is one thread per pool: two would only take the interpreter from each other,
   and from the loop.
+* Nothing of a tool but text and bytes lives on when the next one is read. A whole round of the collector of
+  cycles holds the loop for as long as it takes, whichever thread brings it about.
 * The table belongs to the runtime's own thread: the other one only builds.
 """
 
@@ -19,7 +21,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import trio
 
 from .._base.canonical import ContentError
-from .._base.definition import STEP, Definition, DefinitionTable, build_definition
+from .._base.definition import ListedTool, build_tool
+from .._base.definition_table import DefinitionTable
 from .._base.fair import FairPlaces
 from .._base.giving_way import GivingWay
 from .._base.steps import at_leisure
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .._base.definition import Catalog
+    from .._base.definition_table import Watched
     from .._base.seams import Seams
     from ..client import ListAnswer
 
@@ -35,7 +39,8 @@ SLICE: Final = 64 * 1024
 ENTRY: Final = 512
 """What one tool counts for at least, in bytes: looking up a tiny one is work, too."""
 
-Built: TypeAlias = Definition | ContentError
+Built: TypeAlias = ListedTool | str
+"""A tool, or why it cannot be read."""
 
 
 @final
@@ -83,16 +88,28 @@ class Catalogs:
         for raw, built in zip(new, await self._build(list(new), without, tenant, key), strict=True):
             if turn.used_up(raw):
                 await trio.lowlevel.checkpoint()
-            known[raw] = built if isinstance(built, ContentError) else table.keep(built, without)
-        definitions: list[Definition] = []
+            known[raw] = built
+        tools: list[ListedTool] = []
         quarantined = list(answer.left_out)
         for index, raw in enumerate(answer.tools):
+            if turn.used_up(raw):
+                await trio.lowlevel.checkpoint()
             ready = known[raw]
-            if isinstance(ready, ContentError):
-                quarantined.append((f"#{index}", str(ready)))
+            if isinstance(ready, str):
+                quarantined.append((f"#{index}", ready))
             else:
-                definitions.append(ready)
-        return await at_leisure(table.catalog_steps(definitions, quarantined))
+                tools.append(ready)
+        return await at_leisure(table.catalog_steps(tools, quarantined))
+
+    async def let_go(self, lists: list[Watched]) -> None:
+        """Let go of lists that were replaced, a few tools at a time, where nobody holds them any more.
+
+        Args:
+            lists: What `DefinitionTable.slowly` gave.
+
+        A checkpoint after each part. Cancelled, it does the rest at once.
+        """
+        await at_leisure(self.table.leave_steps(lists))
 
     async def _build(
         self, new: list[bytes], without: tuple[str, ...], tenant: str | None, key: str
@@ -104,17 +121,6 @@ class Catalogs:
             async with self._lane.place("", tenant, key):
                 ready += await self._seams.in_thread(partial(_built_beside, part, without), self._limiter)
         return ready
-
-
-async def let_go(definitions: list[Definition]) -> None:
-    """Let go of definitions a few at a time; empties the list.
-
-    Where nobody else holds them each leaves two indexes as it goes: thousands of them in one step would hold
-    the loop. A checkpoint after each part.
-    """
-    while definitions:
-        del definitions[-STEP:]
-        await trio.lowlevel.checkpoint()
 
 
 def _slices(new: list[bytes]) -> Iterator[list[bytes]]:
@@ -146,9 +152,9 @@ def _built_beside(new: list[bytes], without: tuple[str, ...]) -> list[Built]:
 
 def _built(raw: bytes, without: tuple[str, ...]) -> Built:
     try:
-        return build_definition(raw, without)
+        return build_tool(raw, without)
     except ContentError as error:
-        return error
+        return error.reason
 
 
 class _Turn:

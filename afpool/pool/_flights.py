@@ -14,14 +14,14 @@ import trio
 from .._base.errors import IN_DOUBT, AfpoolError, ConnectionLost, DeadlineExceeded, OpenFailed
 from . import _messages as m
 from ._asking import ask_share
-from ._catalogs import let_go
 from ._causes import GONE, tell_curious
 from ._lists import Shown
 from ._posting import post, taken, waited
 from ._refusals import copy_error
 
 if TYPE_CHECKING:
-    from .._base.definition import Catalog, Definition
+    from .._base.definition import Catalog
+    from .._base.definition_table import Watched
     from ..client import Client
     from ..client._settings import ListAnswer
     from ._actor import KeyActor
@@ -111,7 +111,7 @@ async def _fly(
     authorization: str | None,
     flight: Flight,
 ) -> None:
-    outgrown: list[Definition] = []
+    outgrown: list[Watched] = []
     try:
         with actor.pool.openings.using(actor):
             await _ask(actor, client, state, entry, authorization, outgrown)
@@ -133,7 +133,7 @@ async def _fly(
         if flight.error is None and state.catalog is None and state.alive:
             flight.error = OpenFailed("the listing was stopped before it was done")
         flight.landed.set()
-    await let_go(outgrown)
+        await actor.pool.catalogs.let_go(outgrown)
 
 
 async def _ask(
@@ -142,9 +142,9 @@ async def _ask(
     state: ListState,
     entry: Entry | None,
     authorization: str | None,
-    outgrown: list[Definition],
+    outgrown: list[Watched],
 ) -> None:
-    """Ask until the list is true; what was held before goes into `outgrown`."""
+    """Ask until the list is true; what was held before goes into `outgrown`, to be let go of in steps."""
     pool = actor.pool
     limits = pool.limits
     if entry is None or entry.listener is None:
@@ -165,9 +165,11 @@ async def _ask(
         )
         ttl = limits.list_ttl if answer.ttl is None else max(min(answer.ttl, TTL_MAX), limits.min_list_ttl)
         expires_at = pool.seams.now() + ttl
-        for held in (state, own):
-            if held is not None and held.catalog is not None:
-                outgrown += held.catalog.definitions
+        outgrown += [
+            pool.catalogs.table.slowly(held.catalog)
+            for held in (state, own)
+            if held is not None and held.catalog is not None
+        ]
         client.shown = Shown(catalog, state)
         if entry is None:
             _file_own(actor, client, state, catalog, notices, expires_at, began)

@@ -188,8 +188,7 @@ class ListState:
 
     def shows(self, tool: str, digest: str) -> bool:
         """Whether it shows exactly this definition under this name."""
-        found = self.find(tool)
-        return found is not None and found.digest == digest
+        return self.catalog is not None and self.catalog.shows(tool, digest)
 
     def asked(self, now: float) -> None:
         """Space askings: from the second on at most one a second, backing off to one in 30 seconds."""

@@ -87,6 +87,16 @@ class _PageMembers(msgspec.Struct, rename="camel"):
     result_type: Raw = Raw()
 
 
+class _ListMembers(msgspec.Struct, rename="camel"):
+    """The same, whose tools are cut while it is read: a long list is gone through once, not twice."""
+
+    tools: list[Raw] | msgspec.UnsetType = msgspec.UNSET
+    next_cursor: Raw = Raw()
+    ttl_ms: Raw = Raw()
+    cache_scope: Raw = Raw()
+    result_type: Raw = Raw()
+
+
 class _ItemMembers(msgspec.Struct, rename="camel"):
     resources: Raw = Raw()
     resource_templates: Raw = Raw()
@@ -116,6 +126,7 @@ class _OpeningMembers(msgspec.Struct, rename="camel"):
     meta: Raw = msgspec.field(default=Raw(), name="_meta")
 
 
+_decode_list = msgspec.json.Decoder(_ListMembers).decode
 _decode_page = msgspec.json.Decoder(_PageMembers).decode
 _decode_items = msgspec.json.Decoder(_ItemMembers).decode
 _decode_call = msgspec.json.Decoder(_CallMembers).decode
@@ -166,15 +177,20 @@ def read_list_page(raw: RawJson, era: Era = Era.STATELESS) -> ListPage:
     Raises:
         MalformedMessage: No list of tools, a cursor that is no string, a result type that is not known.
     """
-    members = decode_members(raw, _decode_page, _PageMembers)
+    members: _ListMembers | _PageMembers
+    try:
+        members = _decode_list(raw)
+    except (msgspec.DecodeError, RecursionError):  # what is wrong is said by a reader that takes it apart
+        members = decode_members(raw, _decode_page, _PageMembers)
     if _result_type(members.result_type, era) != COMPLETE:
         raise MalformedMessage("a list that asks for input")
-    if not members.tools:
+    found = members.tools
+    if found is msgspec.UNSET or (isinstance(found, Raw) and not found):
         raise MalformedMessage("a list without `tools`")
     cursor = _value(members.next_cursor)
     if cursor is not None and not isinstance(cursor, str):
         raise MalformedMessage(f"a cursor of type {type(cursor).__name__}")
-    tools = split_array(members.tools)
+    tools = split_array(found) if isinstance(found, Raw) else found
     return ListPage(tools, cursor, read_ttl_ms(members.ttl_ms), _scope(members.cache_scope))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afpool._base.definition import DefinitionTable
+from afpool._base.definition_table import DefinitionTable
 from afpool.pool._lists import (
     LISTENER_GONE,
     RELIST_INTERVAL,

@@ -10,7 +10,7 @@ import trio
 
 import afpool
 from afpool import HttpTransport, Identity, Plan, Seams, Server
-from afpool._base.definition import DefinitionTable
+from afpool._base.definition_table import DefinitionTable
 from afpool.client import ListAnswer
 from afpool.pool._catalogs import SLICE, Catalogs
 from afpool.testing import FakeServer, in_memory

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from afpool._base.definition import DefinitionTable
+from afpool._base.definition_table import DefinitionTable
 from afpool.pool._shares import Entry, Shares, entry_key
 
 TABLE = DefinitionTable()

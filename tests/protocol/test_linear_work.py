@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from afpool._base.definition import DefinitionTable
+from afpool._base.definition_table import DefinitionTable
 from afpool.protocol import LineSplitter, PageGuard, SseParser, decode_messages, read_list_page
 from afpool.transports._connection import HttpConnection
 from afpool.transports._request import HttpRequest
