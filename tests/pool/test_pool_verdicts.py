@@ -83,7 +83,8 @@ CASES = {
         "answered",
         facts={"error_code": -32050, "data": {"n": 1}},
     ),
-    "result under a 500": Case(Body(ANSWER, status=500), "server-failed", "in-doubt"),
+    "result under a 500": Case(Body(ANSWER, status=500), None, "answered"),
+    "result under a 401": Case(Body(ANSWER, status=401), "authorization-required", "refused"),
     "error under a 500": Case(
         JsonRpcError(-32603, status=500),
         "server-error",
