@@ -225,7 +225,7 @@ class Toolset(Mapping[str, BoundTool]):
     def __len__(self) -> int:
         if self._index is not None:
             return len(self._index)
-        return len(self._listings[0].catalog.names) if self._listings else 0
+        return len(self._listings[0].catalog) if self._listings else 0
 
     @property
     def catalogs(self) -> dict[str, Catalog]:
