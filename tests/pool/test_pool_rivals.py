@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from afpool import Pool
 
-ROUNDS = 200
+ROUNDS = 96  # of each number of steps eight at least
 CA = trustme.CA()
 
 
