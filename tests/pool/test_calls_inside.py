@@ -191,6 +191,25 @@ async def test_a_tenant_that_has_its_share_of_clients_waits_for_no_other_tenants
             await outcome.answer()
 
 
+async def test_a_call_that_waits_for_its_opening_alone_is_none_that_waits_for_room():
+    """It will be served, whatever becomes of the other, and then its outer call ends and makes room."""
+    people = [Identity(tenant="acme", principal=str(n)) for n in range(4)]
+    async with crowded(8, people) as (w, nursery, _, (first, *rest), (bobs, _), released):
+        carols = await w.tool(CAROL)
+        await w.evict(CAROL)
+        opens = trio.Event()
+        w.server.on("initialize", Hold(opens), times=1)
+        before = w.server.count("initialize")
+        opening = start(nursery, call(carols, 1, CAROL, chain=tuple(ticket for (ticket,) in rest)))
+        await w.server.wait_for("initialize", before + 1)
+        inner = start(nursery, call(bobs, 2, BOB, chain=first))
+        await until(lambda: w.pool.openings.rooms.waiting == 1)
+        opens.set()
+        await opening.answer()
+        released.set()
+        await inner.answer()
+
+
 async def test_a_call_from_inside_a_call_has_an_idle_client_make_room():
     async with crowded(2, [ALICE]) as (w, _nursery, _, (chain,), (bobs, annes), _):
         before = w.pool.openings.evicted
