@@ -505,7 +505,10 @@ class Door:
         local = self.spec.local(step.tool) if step.server is None else None
         if local is not None and "wide" in args:
             args = wide_arguments(wide_schema(local.seed), args["wide"])
-        args["mark"] = mark
+        if local is not None and "padding" in args:
+            args |= _padding(args.pop("padding"))
+        if local is None or local.kind != "presents":  # which takes what it names, and no more
+            args["mark"] = mark
         rules = self.rules.get(step.server or "")
         hides = () if rules is None else rules.redact
         for name, hidden_by in (("secret", "secret"), ("password", "^pass")):
@@ -620,12 +623,12 @@ class Door:
         )
         return await tool.execute(args, ctx)
 
-    async def inner(self, ctx: ToolContext, one: Mapping[str, Any], texts: list[Any]) -> None:
-        """Call a tool from inside of a tool of the host's own."""
+    async def inner(self, ctx: ToolContext, one: Mapping[str, Any], texts: list[Any]) -> ToolResult | None:
+        """Call a tool from inside of a tool of the host's own; what it gave."""
         outer = ctx.call_id or ""
         server, tool = one.get("server"), str(one.get("tool", "says"))
         if ctx.tools is None:
-            return
+            return None
         number = self._inner[outer] = self._inner.get(outer, 0) + 1
         call = f"{outer}:inner:{number}"
         name, certain = self._name(server, tool, None)
@@ -653,9 +656,12 @@ class Door:
         async def ask() -> ToolResult:
             result: ToolResult = await ctx.tools.call(name, args)
             texts.append(result.text)
+            got.append(result)
             return result
 
+        got: list[ToolResult] = []
         await self._operate(asked, began, ask, None)
+        return got[0] if got else None
 
     # ------------------------------------------------------------------ how a call ends
 
@@ -905,6 +911,13 @@ def _decoded(text: str) -> str:
         return base64.b64decode(text.replace("\\/", "/"), validate=True).decode("utf-8", "replace")
     except ValueError:
         return ""
+
+
+def _padding(count: int) -> dict[str, Any]:
+    """Arguments that are many, or long."""
+    if count == 1:
+        return {"pad": "x" * 20_000}
+    return {f"member-{number}": "ä" * (number % 400) for number in range(count)}
 
 
 def _spellings(name: str, how: str) -> list[str]:

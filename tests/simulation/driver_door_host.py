@@ -91,7 +91,7 @@ class Vault:
         if value is None:
             self._count += 1
             core = f"canary-{self._count}-vault"
-            if self._form == "bearer" and self._count % 6 == 5:
+            if self._form == "bearer" and (self._count + self._run.story.seed) % 5 == 0:
                 core = f"4711{self._count:05}90812"  # which may stand in JSON as a number
                 self.values[owner] = core
                 self._run.host.canaries.append(core)
@@ -136,7 +136,8 @@ class Vault:
             return Issued(header_map({"x-a": self.value(owner), "x-b": f"{self.value(owner)}-b"}))
         if mood == "short":
             return Issued(bearer("abc"))
-        return Issued(self.made(self.value(owner)))
+        expires = run.sim.seams.unix_now() + 3600 if self._count % 2 else None
+        return Issued(self.made(self.value(owner)), expires)
 
     def made(self, value: str) -> Credential:
         """A credential of the form that this world has."""

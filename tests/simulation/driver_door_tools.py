@@ -333,7 +333,9 @@ class LocalTools:
                     nursery.start_soon(self._door.inner, ctx, one, texts)
         else:
             for one in calls:
-                await self._door.inner(ctx, one, texts)
+                result = await self._door.inner(ctx, one, texts)
+                if args.get("strict") and result is not None:
+                    result.raise_for_error()
         return {**args["said"], "told": texts}
 
     async def _call_one(self, args: Any, ctx: ToolContext, inner: Mapping[str, Any]) -> Any:

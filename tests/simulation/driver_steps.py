@@ -330,7 +330,8 @@ class FaultSteps:
         for place in places:
             for engine in place.engines:
                 for listener in [each for each in engine.streams.open if each.session is not None]:
-                    self.run.start("question", self._question, engine, listener, step)
+                    for _ in range(step.times):
+                        self.run.start("question", self._question, engine, listener, step)
                     asked += 1
         if not asked:
             raise Skip

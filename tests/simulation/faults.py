@@ -62,12 +62,20 @@ class EndStreams(AtServer):
 
 @attrs.frozen(kw_only=True)
 class AskClient(AtServer):
-    """A server asks its clients something on their notification stream, or on the shared one."""
+    """A server asks its clients something on their notification stream, or on the shared one.
+
+    Args:
+        method: What it asks.
+        withdraw_after: Seconds until it takes it back; never when absent.
+        times: How often, at once.
+    """
 
     method: Literal[
-        "ping", "roots/list", "sampling/createMessage", "elicitation/create", "elicitation-url", "unknown"
-    ]
+        "ping", "roots/list", "sampling/createMessage", "elicitation/create", "elicitation-url", "unknown",
+        "bare",
+    ]  # fmt: skip
     withdraw_after: float | None = None
+    times: int = 1
 
 
 @attrs.frozen(kw_only=True)

@@ -100,7 +100,7 @@ class RpcErrorNext(Scripted):
 Garbage: TypeAlias = Literal[
     "not-json", "no-message", "not-utf8", "deep", "empty", "nan", "result-no-object", "no-content",
     "surrogate", "key-twice", "batch", "answer-twice", "stray-answer", "wrong-type", "no-http", "huge-head",
-    "too-large", "half-event", "no-length", "bad-chunk", "nameless", "ids-and-retry",
+    "too-large", "half-event", "no-length", "bad-chunk", "nameless", "ids-and-retry", "anothers",
 ]  # fmt: skip
 
 
@@ -143,11 +143,12 @@ class FloodNotices(Scripted):
     """So many notifications before the answer.
 
     Args:
-        what: Progress of the call, log messages, announced changes of the list, comments.
+        what: Progress of the call, progress that cannot be read, log messages, announced changes of the list,
+            comments.
         lines: How many.
     """
 
-    what: Literal["progress", "log", "list-changed", "comments"] = "log"
+    what: Literal["progress", "odd-progress", "log", "list-changed", "comments"] = "log"
     lines: int = 200
 
 

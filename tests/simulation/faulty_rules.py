@@ -172,6 +172,8 @@ def question(ask: str) -> dict[str, Any]:
         return {"method": "sampling/createMessage", "params": {"messages": said, "maxTokens": 8}}
     if ask in {"roots", "roots/list"}:
         return {"method": "roots/list", "params": {}}
+    if ask == "bare":
+        return {"method": "roots/list", "params": None}
     if ask == "ping":
         return {"method": "ping", "params": {}}
     return {"method": "sim/unknown", "params": {}}
@@ -191,6 +193,8 @@ def _notice(what: str, spec: ServerSpec) -> bytes:
     params: Any = None
     if what == "progress":
         method, params = "notifications/progress", b'{"progressToken": %b, "progress": 1}' % ID
+    elif what == "odd-progress":
+        method, params = "notifications/progress", b'{"progressToken": %b, "progress": "most"}' % ID
     elif what == "log":
         method, params = "notifications/message", b'{"level": "info", "data": "' + b"." * 40 + b'"}'
     else:
@@ -233,6 +237,7 @@ def _bodies(max_message: int) -> dict[str, bytes]:
         "batch": b"[" + twice + b"]",
         "answer-twice": b"[" + twice + b", " + twice + b"]",
         "nameless": b'{"jsonrpc": "2.0", "result": {"content": [}, "id": %b}' % ID,
+        "anothers": b'{"jsonrpc": "2.0", "id": 1, "result": {"content": []}}',
         "stray-answer": b'{"jsonrpc": "2.0", "id": 987654, "result": {}}',
         "too-large": _answer(b'[{"type": "text", "text": "' + b"x" * min(max_message, LARGE) + b'"}]'),
     }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 OFTEN: Final = {
     "credential_changes": 0.6, "wants_more": 0.5, "subscriptions": 0.5, "broken_off": 0.5, "unreadable": 0.5,
     "taken_up_again": 0.5, "reconfigures": 0.6, "meets": 0.6,
+    "streams": 0.45, "asks_by_itself": 0.4, "many_questions": 0.4,
 }  # fmt: skip
 
 # How long the busy part of a story takes, and how often so: some things need contention, others time.

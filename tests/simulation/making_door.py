@@ -13,7 +13,7 @@ import attrs
 from tests.simulation.door_vault import made_schema
 from tests.simulation.making import Swarm
 from tests.simulation.motifs import Scene
-from tests.simulation.motifs_door import DOOR_MOTIFS, door_workload
+from tests.simulation.motifs_door import DOOR_MOTIFS, door_workload, uses_tools
 from tests.simulation.steps import Story
 from tests.simulation.world import ToolSpec
 from tests.simulation.world_door import DoorSpec, HookMood, LocalKind, LocalSpec, RulesSpec
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 OFTEN: Final = frozenset({"needs", "asks", "filled", "takes", "wide"})
 """Kinds of tools of the host's own that many motifs need."""
+
+MOTIFS: Final = {"wide_calls": 0.5, "said_aloud": 0.6, "vault_moods": 0.6, "artifacts_change_hands": 0.5}
+"""Motifs that have many variants, and how many doors know them; others are known by 0.35."""
 
 SHARE: Final = 0.4
 """So many of all worlds have a door."""
@@ -39,9 +42,11 @@ def with_door(story: Story, size: float = 1.0) -> Story:
     scene = Scene(swarm, world, span)
     steps: list[Step] = [*story.steps]
     steps += door_workload(scene, max(3, int(swarm.random.gauss(10, 4) * size)))
-    known = [motif for motif in DOOR_MOTIFS if swarm.has(motif.__name__, 0.35)] or [swarm.pick(DOOR_MOTIFS)]
+    known = [motif for motif in DOOR_MOTIFS if swarm.has(motif.__name__, MOTIFS.get(motif.__name__, 0.35))]
+    known = known or [swarm.pick(DOOR_MOTIFS)]
     for _ in range(max(1, int(swarm.random.gauss(4, 2) * size))):
         steps += swarm.pick(known)(scene)
+    steps += uses_tools(scene)
     steps.sort(key=lambda step: step.at)
     return Story(world, tuple(steps), story.seed, story.note)
 

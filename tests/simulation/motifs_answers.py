@@ -184,6 +184,7 @@ def asks_by_itself(scene: Scene) -> list[Step]:
         "elicitation/create",
         "elicitation-url",
         "unknown",
+        "bare",
     ]
     steps: list[Step] = [
         AskClient(
@@ -192,6 +193,7 @@ def asks_by_itself(scene: Scene) -> list[Step]:
             place=scene.place(server),
             method=swarm.pick(methods),
             withdraw_after=swarm.pick([None, None, 0.0, 0.2]),
+            times=swarm.weighted({1: 8, 20: 1, 90: 1}),
         )
         for _ in range(swarm.random.randint(1, 4))
     ]
@@ -235,7 +237,7 @@ def floods(scene: Scene) -> list[Step]:
     """Notifications by the hundred before an answer."""
     who, server = scene.some_pair()
     at = scene.when()
-    what: Any = scene.swarm.pick(["progress", "log", "list-changed", "comments"])
+    what: Any = scene.swarm.pick(["progress", "odd-progress", "log", "list-changed", "comments"])
     lines = scene.swarm.pick([3, 40, 400])
     flood = FloodNotices(at=at, server=server.name, what=what, lines=lines, times=scene.swarm.pick([1, 2]))
     calls = [scene.call(scene.after(at), who, server, progress="takes") for _ in range(2)]

@@ -33,11 +33,18 @@ from tests.simulation.steps import (
 
 if TYPE_CHECKING:
     from tests.simulation.motifs import Motif, Scene
+    from tests.simulation.world import ServerSpec
+
+
+def _mostly_http(scene: Scene) -> tuple[str, ServerSpec]:
+    """Somebody and a server, rather one whose streams are requests of their own."""
+    over = scene.pair(lambda server: server.over_http and server.kind != "sse")
+    return over if over is not None and scene.swarm.chance(0.8) else scene.some_pair()
 
 
 def streams(scene: Scene) -> list[Step]:
     """The stream of notifications is refused, ends, hangs or is slow, and is asked for again."""
-    who, server = scene.some_pair()
+    who, server = _mostly_http(scene)
     at = scene.when()
     swarm = scene.swarm
     common: dict[str, Any] = {
@@ -56,6 +63,7 @@ def streams(scene: Scene) -> list[Step]:
         GarbageNext(
             **common, what=swarm.pick(["ids-and-retry", "ids-and-retry", "half-event", "stray-answer"])
         ),
+        GarbageNext(**common, what="ids-and-retry"),
     ]
     ends: list[Step] = [
         EndStreams(at=scene.after(at + 0.3, 4.0), server=server.name, graceful=swarm.chance(0.5))

@@ -135,6 +135,9 @@ def local_call(
     if tool.kind == "filled" and swarm.chance(0.2):
         members.setdefault("sets", swarm.pick(["account", "token"]))
         members.setdefault("spelled", swarm.pick(typing.get_args(Spelling)))
+    if "args" not in members and tool.kind in {"says", "slow", "raises", "structured", "blocks", "needs"}:
+        padding = swarm.random.choices((0, 1, 40, 900), (20, 1, 1, 1))[0]
+        members["args"] = {**_local_arguments(scene, tool), **({"padding": padding} if padding else {})}
     who = who or (swarm.pick(scene.world.people).name if swarm.chance(0.9) else "nobody")
     return door_call(scene, at, who, None, tool.name, **members)
 
@@ -186,7 +189,8 @@ def _local_arguments(scene: Scene, tool: LocalSpec) -> dict[str, Any]:
         case "shelf":
             return {"verb": pick(["get", "head", "delete", "list"])}
         case "calls":
-            return {"calls": _inner_calls(scene), "at_once": swarm.chance(0.3)}
+            calls: dict[str, Any] = {"calls": _inner_calls(scene), "at_once": swarm.chance(0.3)}
+            return {**calls, "strict": True} if swarm.chance(0.3) else calls
         case "presents":
             label: dict[str, Any] = {"label": "of chance"} if swarm.chance(0.3) else {}
             return {"ref": "art_" + "A" * 22, "as": pick(["table", "chart", "poem"]), **label}
@@ -492,11 +496,11 @@ def lists_together(scene: Scene) -> list[Step]:
 def uses_tools(scene: Scene) -> list[Step]:
     """The host uses the tools package by itself."""
     swarm = scene.swarm
-    whats = _variants(UseTools, "what")
+    whats = [*_variants(UseTools, "what"), "cuts", "cuts", "direct"]
     who = swarm.pick(scene.world.people).name
     return [
         UseTools(at=scene.when(), what=swarm.pick(whats), seed=swarm.random.randrange(10**6), who=who)
-        for _ in range(swarm.random.randint(2, 4))
+        for _ in range(swarm.random.randint(1, 3))
     ]
 
 
