@@ -114,6 +114,19 @@ async def test_a_call_that_waits_for_its_credential_is_refused_at_once(autojump_
         assert (report.closed, report.calls_left) == (1, 0)
 
 
+async def test_leaving_ends_with_the_last_call_where_there_is_no_client(autojump_clock):
+    async with world(pool={"max_in_flight": 1}, tools=slow()) as w, trio.open_nursery() as nursery:
+        listed = await w.pool.tools(ALICE)
+        await w.evict()
+        hold = w.host.hold_plan = HostHold()
+        call = start(nursery, lambda: listed["echo"].call(identity=ALICE))
+        await hold.reached.wait()
+        report, took = await closing(w)
+        await call.refusal("pool-closed")
+        assert took < 0.5
+        assert (report.closed, report.killed, report.calls_left) == (0, 0, 0)
+
+
 async def test_what_was_sent_settles_and_what_was_not_is_refused(autojump_clock):
     async with world(tools=slow(), pool={"max_operations": 1}) as w, trio.open_nursery() as nursery:
         listed = await w.pool.tools(ALICE)
