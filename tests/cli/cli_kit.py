@@ -37,6 +37,20 @@ def run(folder, *words, stdin="", **env):
     )  # fmt: skip
 
 
+def run_all(folder, *commands):
+    """Run many, each `(words, more of its surroundings)`; gives what each did, as `run` does: `many.py`."""
+    asked = [[words, surroundings(folder, **more), ""] for words, more in commands]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cli.many", str(folder)],
+        cwd=ROOT, env=surroundings(folder), input=json.dumps(asked), capture_output=True, text=True,
+        timeout=WITHIN + 2 * len(commands), check=True,
+    )  # fmt: skip
+    return [
+        subprocess.CompletedProcess(words, *answer)
+        for (words, _), answer in zip(commands, json.loads(done.stdout), strict=True)
+    ]
+
+
 def document(done):
     """The one JSON document on stdout."""
     return json.loads(done.stdout)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from afpool.testing import FakeServer, sleep_tool
-from tests.cli.cli_kit import AFPOOL, Running, document, on_terminal, run, surroundings, with_server
+from tests.cli.cli_kit import AFPOOL, Running, document, on_terminal, run, run_all, surroundings, with_server
 
 ECHO = {"tools": [{"name": "echo", "builtin": "echo", "description": "Says it again."}]}
 WHO = ("--tenant", "acme", "--principal", "alice")
@@ -345,11 +345,15 @@ secret = "{CANARY}"
         ("config", "show", CANARY), ("completion", CANARY), (CANARY,), ("serve", "--demo", "--bind", CANARY),
         ("demo", "--bind", CANARY), ("tools", f"--{CANARY}"), ("serve",),
     ]  # fmt: skip
-    for number, words in enumerate(ways):
-        # with --debug a command says all that it says without, and more
-        done = run(tmp_path, *words, "--debug", TOKEN=CANARY)
-        assert CANARY not in done.stdout + done.stderr, words
-        if number % 4 == 0:
-            done = run(tmp_path, *words, TOKEN=CANARY)
-            assert CANARY not in done.stdout + done.stderr, words
-            assert "Traceback" not in done.stderr, words
+    # with --debug a command says all that it says without, and more
+    loud = [((*words, "--debug"), {"TOKEN": CANARY}) for words in ways]
+    plain = [(words, {"TOKEN": CANARY}) for words in ways[::4]]
+    for done in (answers := run_all(tmp_path, *loud, *plain)):
+        assert CANARY not in done.stdout + done.stderr, done
+        assert done.stdout + done.stderr, done
+    for done in answers[len(loud) :]:
+        assert "Traceback" not in done.stderr, done
+    # a fork does what a process of its own does
+    alone = run(tmp_path, *ways[4], TOKEN=CANARY)
+    forked = answers[len(loud) + 1]
+    assert (alone.returncode, alone.stdout, alone.stderr) == (forked.returncode, forked.stdout, forked.stderr)
