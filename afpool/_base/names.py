@@ -102,7 +102,8 @@ def name_tools(
     prefixes = tuple(
         {f"{server}{SEPARATOR}" for server in (*servers, *(one for one, _ in offers)) if server is not None}
     )
-    wanted: dict[str, list[Place]] = {}
+    ordered: dict[str, Place] = {}
+    clashing: dict[str, list[Place]] = {}
     for server, names in offers:
         for name in names:
             shown = name
@@ -110,18 +111,26 @@ def name_tools(
                 shown = f"{server}{SEPARATOR}{name}"
             if portable and not is_valid_tool_name(shown):
                 shown = _with_digest(shown, (server, name), _DIGESTS[0])
-            wanted.setdefault(shown, []).append((server, name))
-    places: dict[str, Place] = {}
-    for shown, those in wanted.items():
-        if len(those) == 1:
-            places[shown] = those[0]
-    for shown, those in sorted(wanted.items()):
-        if len(those) > 1:
-            _tell_apart(places, shown, sorted(those, key=lambda place: (place[0] is not None, place)))
-    shown_at = {place: shown for shown, place in places.items()}
-    ordered = {shown_at[server, name]: (server, name) for server, names in offers for name in names}
+            other = ordered.setdefault(shown, place := (server, name))
+            if other is not place:
+                clashing.setdefault(shown, [other]).append(place)
+    if clashing:
+        ordered = _told_apart(offers, ordered, clashing)
     renamed = {shown: place for shown, place in ordered.items() if shown != place[1]}
     return ToolNames(MappingProxyType(ordered), MappingProxyType(renamed))
+
+
+def _told_apart(
+    offers: list[tuple[str | None, tuple[str, ...]]],
+    wanted: dict[str, Place],
+    clashing: dict[str, list[Place]],
+) -> dict[str, Place]:
+    """Give what is left a name of its own, where several tools want the same one."""
+    places = {shown: place for shown, place in wanted.items() if shown not in clashing}
+    for shown, those in sorted(clashing.items()):
+        _tell_apart(places, shown, sorted(those, key=lambda place: (place[0] is not None, place)))
+    shown_at = {place: shown for shown, place in places.items()}
+    return {shown_at[server, name]: (server, name) for server, names in offers for name in names}
 
 
 def _tell_apart(places: dict[str, Place], shown: str, those: list[Place]) -> None:
