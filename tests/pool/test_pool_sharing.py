@@ -9,9 +9,22 @@ import pytest
 import trio
 import trio.testing
 
-from afpool.testing import FakeTool, JsonRpcError, echo_tool
+from afpool.testing import FakeTool, JsonRpcError, Notice, echo_tool
 from afpool.testing import Hold as HoldAnswer
-from tests.pool.kit import ALICE, BOB, CAROL, Hold, person, quiet, raises, refused, start, until, world
+from tests.pool.kit import (
+    ALICE,
+    BOB,
+    CAROL,
+    LIST_CHANGED,
+    Hold,
+    person,
+    quiet,
+    raises,
+    refused,
+    start,
+    until,
+    world,
+)
 
 if TYPE_CHECKING:
     from afpool import Identity
@@ -262,6 +275,34 @@ async def test_another_member_listens_when_the_listener_goes():
         await w.announce(alices)
         await bobs.call(identity=BOB)
         assert lists(w) == 3
+
+
+async def test_what_a_member_hears_on_its_own_connection_is_about_the_shared_list():
+    """It has listed nothing itself: its client belongs to the entry from its first call on."""
+
+    async def run(arguments, arrival):
+        if arguments.get("announces"):
+            yield Notice(LIST_CHANGED)
+        yield "done"
+
+    async with world(tools=[FakeTool("work", run)]) as w:
+        share_all(w, ALICE, BOB)
+        alices, bobs = await w.tool(name="work"), await w.tool(BOB, name="work")
+        assert alices.binding.list is bobs.binding.list
+        assert lists(w) == 1
+        await bobs.call({"announces": True}, identity=BOB)
+        await until(lambda: alices.binding.list.noticed)
+        await alices.call(identity=ALICE)
+        assert lists(w) == 2
+
+
+async def test_a_list_that_sees_another_plan_asks_for_it_no_oftener_than_it_has_to():
+    async with world() as w:
+        await w.tool()
+        w.host.variant, before = "two", w.host.planned
+        await w.pool.refresh(ALICE)
+        assert w.host.planned - before == 2, "for the list, and for the opening that it leads to"
+        assert w.server.arrivals("tools/list")[-1].headers["x-variant"] == "two"
 
 
 @pytest.mark.parametrize("how", ["killed", "forgotten"])
