@@ -246,6 +246,15 @@ async def test_an_actor_is_found_by_what_is_shown_of_it():
             _several(w.pool)
 
 
+async def test_no_digest_at_all_is_nobodys_where_there_is_but_one():
+    async with world() as w:
+        here = (await w.tool()).binding.actor
+        for nobody in ("", "k:"):
+            with pytest.raises(LookupError, match="there is no key"):
+                w.pool.actor_shown(nobody)
+        assert w.pool.actor_shown(here.shown[:3]) is here
+
+
 def _several(pool: Pool) -> None:
     for each in pool.actors():
         each._shown = "k:abc" + each.shown[5:]

@@ -11,8 +11,8 @@ import afpool
 import afpool.testing
 from afpool import Identity, IdentityMismatch, Server
 from afpool.pool._asking import same_caller
-from afpool.testing import FakeTool, echo_tool
-from tests.pool.kit import ALICE, BOB, CAROL, memory_world, quiet, raises, refused, until, world
+from afpool.testing import FakeTool, Hold, echo_tool
+from tests.pool.kit import ALICE, BOB, CAROL, memory_world, quiet, raises, refused, start, until, world
 
 NOBODY = Identity()
 
@@ -26,6 +26,24 @@ async def test_one_call_through_all_steps():
         use = w.pool.records.uses[-1]
         assert (use.outcome, use.delivery, use.attempts, use.tool) == ("ok", "answered", 1, "echo")
         quiet(w.pool)
+
+
+async def test_what_a_call_waited_for_is_no_fact_beside_a_refusal_that_says_the_same():
+    async with world(tools=[FakeTool("block"), echo_tool()], pool={"max_operations": 1}) as w:
+        listed = await w.pool.tools(ALICE)
+        held = trio.Event()
+        w.server.on("tools/call", Hold(held), tool="block")
+        async with trio.open_nursery() as nursery:
+            block = start(nursery, lambda: listed["block"].call(identity=ALICE))
+            await w.server.wait_for("tools/call")
+            waits = start(nursery, lambda: listed["echo"].call(identity=ALICE, call_id="waits"))
+            await until(lambda: w.pool.waiting == 1)
+            w.pool.invalidate(identity=ALICE)
+            await waits.refusal("binding-changed")
+            (use,) = [use for use in w.pool.records.uses if use.call_id == "waits"]
+            assert (use.code, use.facts) == ("binding-changed", None)
+            held.set()
+            await block.done.wait()
 
 
 @pytest.mark.parametrize(
