@@ -307,8 +307,7 @@ class Listener:
 
     def _now(self, state: State) -> None:
         was, self.state = self.state, state
-        if state != "connecting":
-            self._decided.set()
+        self._decided.set()
         # what was announced while nobody listened has not been heard
         if state == "lost" and was == "listening":
             why: Unheard = "anew" if self._anew else "lost"

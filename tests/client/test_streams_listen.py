@@ -10,7 +10,8 @@ import trio
 from afpool.client._subscription import acknowledges, subscription_of
 from afpool.protocol import decode_message
 from afpool.testing import Body, Drop, Hang, HoldStream, JsonRpcError, RawBytes, Result, Status
-from tests.pool.kit import ALICE, LIST_CHANGED, until, world
+from tests.pool.bound_kit import NOTES, furnish
+from tests.pool.kit import ALICE, LIST_CHANGED, memory_world, until, world
 
 ASKED = {"handshake": "GET", "stateless": "subscriptions/listen"}
 LONG = {"idle_timeout": 100_000.0, "max_age": 100_000.0}
@@ -19,6 +20,10 @@ EVENTS = {"content-type": "text/event-stream"}
 
 def stream(it):
     return it.pool.statistics().actors[0].stream
+
+
+def unheard(it):
+    return [event.facts["why"] for event in it.pool.records.events if event.kind == "stream-lost"]
 
 
 def notice(method=LIST_CHANGED, **meta):
@@ -39,6 +44,34 @@ async def test_its_state_is_shown(era):
         assert stream(it) == "listening"
         it.server.end_streams(graceful=False)
         await until(lambda: stream(it) == "lost")
+        assert unheard(it) == ["lost"]
+
+
+async def test_who_asks_for_other_subscriptions_has_the_stream_made_anew():
+    async with world(http={"era": "stateless"}) as it:
+        furnish(it.server.offers)
+        await it.tool()
+        server = await it.pool.bind(ALICE, "files")
+        await until(lambda: stream(it) == "listening")
+        async with await server.subscribe(NOTES, identity=ALICE):
+            await until(lambda: stream(it) == "listening")
+            assert unheard(it) == ["anew", "again"]
+
+
+async def test_where_all_comes_on_one_stream_it_is_listened_to():
+    async with memory_world(era="handshake") as (_, _, pool):
+        await pool.tools(ALICE)
+        assert pool.statistics().actors[0].stream == "listening"
+
+
+async def test_an_acknowledgement_of_another_subscription_is_none(jumping):
+    async with world(http={"era": "stateless"}) as it:
+        others = HoldStream([acknowledged({"toolsListChanged": True}, subscriptionId=999)])
+        it.server.on("subscriptions/listen", others, times=1)
+        await it.tool()
+        await it.server.wait_for("subscriptions/listen", 2)  # the first was not acknowledged
+        first, second = it.server.arrivals("subscriptions/listen")
+        assert second.time - first.time == pytest.approx(11, abs=1)
 
 
 async def test_a_server_without_announcements_is_not_asked():
