@@ -211,8 +211,6 @@ class Pool:
             LookupError: There is no server of one of the names; nothing was opened.
         """
         names = list(self.servers if servers is None else servers)
-        for name in names:
-            self.server(name)
         await trio.lowlevel.checkpoint()
         await warm_up(self, names, identity)
 
