@@ -67,9 +67,10 @@ def verdicts(
     command += ["--mutation-workers", str(workers), "--mutation-control", str(control)]
     command += [*(() if alone else ("--mutation-not-alone",)), "--mutation-out", str(write), *needed]
     unfit = 0
-    with subprocess.Popen(
+    printed = tree / "printed.txt"  # no pipe: children write there, too, and nobody reads meanwhile
+    with printed.open("w") as out, subprocess.Popen(
         command, cwd=tree, env=environment(tree), pass_fds=(write,),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
     ) as server:  # fmt: skip
         os.close(write)
         with os.fdopen(read) as said:
@@ -77,9 +78,7 @@ def verdicts(
                 verdict = json.loads(line)
                 yield verdict
                 unfit += verdict["name"] == CONTROL
-        assert server.stdout is not None
-        printed = server.stdout.read()
     if unfit >= UNFIT:
         raise Unfit
     if server.returncode not in {0, 5}:
-        raise SystemExit(f"{printed[-3000:]}\nthe server ended with {server.returncode}")
+        raise SystemExit(f"{printed.read_text()[-3000:]}\nthe server ended with {server.returncode}")

@@ -65,6 +65,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
+    if session.testsfailed:
+        raise session.Interrupted(f"{session.testsfailed} errors in collecting")
     options: Any = session.config.option
     listed = Path(options.mutation_jobs)
     jobs = [json.loads(line) for line in listed.read_text().splitlines()]
