@@ -375,6 +375,20 @@ async def test_a_child_that_ignores_everything():
         assert report.killed + report.abandoned == 1
 
 
+async def test_an_evicted_child_that_ignores_everything_counts_as_killed():
+    script = {"tools": ["echo"], "ignore_eof": True, "ignore_sigterm": True}
+    async with afpool.open_pool([stdio(script)], close_timeout=1) as pool:
+        await pool.tools(ALICE)
+        key = pool.key_of(ALICE, "files")
+        pool.evict(key)
+        with trio.fail_after(10):
+            while pool.openings.clients:  # noqa: ASYNC110 -- a child's end is announced by nothing
+                await trio.sleep(0.01)
+        assert (pool.openings.counts.closed, pool.openings.counts.killed) == (0, 1)
+        report = await pool.aclose()
+        assert (report.closed, report.killed, report.abandoned) == (0, 0, 0)
+
+
 async def test_a_child_that_works_until_the_end_and_ignores_everything():
     script = {**STUCK, "ignore_eof": True, "ignore_sigterm": True, "fork_child": True}
     async with afpool.open_pool([stdio(script)], close_timeout=0.8) as pool, trio.open_nursery() as nursery:

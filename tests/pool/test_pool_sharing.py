@@ -296,6 +296,20 @@ async def test_what_a_member_hears_on_its_own_connection_is_about_the_shared_lis
         assert lists(w) == 2
 
 
+async def test_room_is_made_by_whoever_listens_for_a_shared_list_last_of_all():
+    """The list would be in doubt until it is asked for again."""
+    async with world(pool={"max_clients": 2}) as w:
+        share_all(w, ALICE, BOB)
+        alices, bobs = await w.tool(), await w.tool(BOB)  # alice listens, and was here first
+        await w.server.wait_until(lambda: w.server.streams == 1)
+        await bobs.call(identity=BOB)
+        assert alices.binding.actor.last_used < bobs.binding.actor.last_used
+        await w.tool(CAROL)
+        assert bobs.binding.actor.machine.client is None
+        assert alices.binding.actor.machine.client is not None
+        assert alices.binding.list.doubt is None
+
+
 async def test_a_list_that_sees_another_plan_asks_for_it_no_oftener_than_it_has_to():
     async with world() as w:
         await w.tool()
