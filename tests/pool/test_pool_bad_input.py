@@ -255,3 +255,10 @@ async def test_servers_that_are_none():
                 credential=CredentialRequirement("s", mode="user"),
             ),
         )
+
+
+@pytest.mark.parametrize("pointer", ["x", "_meta", 3, None, " /x"])
+def test_what_lists_are_compared_without_are_pointers(pointer):
+    with pytest.raises(ValueError, match="compare_without takes JSON pointers"):
+        Server(name="files", compare_without=(pointer,))
+    assert Server(name="files", compare_without=["/_meta", "/a~1b"]).compare_without == ("/_meta", "/a~1b")
