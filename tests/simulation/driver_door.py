@@ -814,7 +814,12 @@ class Door:
         )
         try:
             with trio.move_on_after(60):
-                await shelf.put(new)
+                meta = await shelf.put(new)
+                if step.read_after is not None:
+                    await trio.sleep(step.read_after)
+                    found = await shelf.get(meta.ref)
+                    if found is not None and found.data != new.data:
+                        run.failures.append(f"D2 {meta.ref} of {whose} is read as {str(found.data)[:200]}")
         except ArtifactError as error:
             run.counts[f"door:{error.code}"] += 1
             run.shown += chain_of(error)

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from tests.simulation.steps import Step
     from tests.simulation.world import ServerSpec, World
 
-OFTEN: Final = frozenset({"needs", "asks", "filled", "takes", "wide"})
+OFTEN: Final = frozenset({"needs", "asks", "filled", "takes", "wide", "shelf", "presents"})
 """Kinds of tools of the host's own that many motifs need."""
 
-MOTIFS: Final = {"wide_calls": 0.5, "said_aloud": 0.6, "vault_moods": 0.6, "artifacts_change_hands": 0.5}
+MOTIFS: Final = {
+    "wide_calls": 0.5,
+    "said_aloud": 0.6,
+    "vault_moods": 0.6,
+    "artifacts_change_hands": 0.5,
+    "shelf_moods": 0.5,
+}
 """Motifs that have many variants, and how many doors know them; others are known by 0.35."""
 
 SHARE: Final = 0.4

@@ -319,7 +319,7 @@ def artifacts_change_hands(scene: Scene) -> list[Step]:
             at=scene.after(at, 0.05), who=who, kind=swarm.weighted({"doc": 6, "note": 2, " ": 0.5}),
             size=swarm.pick([0, 100, 5000, 70_000]), digest=swarm.chance(0.4),
             parent=swarm.pick([None, None, who, *scene.others(who)]),
-            lives=swarm.pick([None, None, 0.5, -1.0, 20.0]),
+            lives=swarm.pick([None, None, 0.5, -1.0, 20.0]), read_after=swarm.pick([None, 0.1, 1.0]),
         ),
         local_call(scene, scene.after(at, 0.1), who, kind="puts"),
         local_call(scene, scene.after(at, 0.1), who, kind="large"),
@@ -341,10 +341,11 @@ def shelf_moods(scene: Scene) -> list[Step]:
     swarm = scene.swarm
     at = scene.when()
     who = swarm.pick(scene.world.people).name
-    mood = swarm.pick(_variants(_ChangeShelf, "how"))
-    if mood == "closed" and not swarm.chance(0.5):
-        mood = "fails"
-    steps: list[Step] = [PutArtifact(at=at, who=name) for name in (who, *scene.others(who)[:1])]
+    mood = swarm.pick((*_variants(_ChangeShelf, "how"), "damaged"))
+    again = swarm.pick([None, 0.2])
+    steps: list[Step] = [
+        PutArtifact(at=at, who=name, read_after=again) for name in (who, *scene.others(who)[:1])
+    ]
     steps.append(ChangeShelf(at=round(at + 0.05, 4), how=mood))
     refs = ("own", "foreign", "unknown", "malformed")
     for kind in ("takes", "puts", "shelf", "large", "presents"):

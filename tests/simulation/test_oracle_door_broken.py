@@ -308,6 +308,17 @@ def values_are_made_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_host_filled, "credential_value", lambda *args: Secret("made up"))
 
 
+def something_else_is_read(patch: pytest.MonkeyPatch) -> None:
+    from afpool.artifacts import MemoryArtifacts
+
+    get = MemoryArtifacts.get
+
+    async def changed(self: Any, scope: Any, ref: str) -> Any:
+        return attrs.evolve(await get(self, scope, ref), data="something else")
+
+    patch.setattr(MemoryArtifacts, "get", changed)
+
+
 def uses(what: Any) -> s.Story:
     return story(put(0.5, "alice"), *(s.UseTools(at=seed, what=what, seed=seed) for seed in range(1, 9)))
 
@@ -330,6 +341,9 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
     "D2 told": (
         "a reference in a refusal", rows_that_strayed_are_told,
         story(put(1, "bob"), s.ChangeShelf(at=2, how="strays"), call(3, 1, tool="own-takes", ref="unknown")),
+    ),
+    "D2 read": (
+        "what was put", something_else_is_read, story(s.PutArtifact(at=1, who="alice", read_after=0.1)),
     ),
     "D3": ("answers of others", answers_are_mixed_up, story(call(1, 1), call(2, 2))),
     "D4 twice": ("a tool runs twice", a_tool_runs_again, story(call(1, 1, tool="own-says"))),

@@ -124,6 +124,7 @@ class PutArtifact(Work):
         digest: It is checked when it is read.
         parent: The newest artifact of this person's is its parent.
         lives: Seconds until it expires; None for as long as the store has it.
+        read_after: Seconds until it is read again; never when absent.
     """
 
     who: str
@@ -132,6 +133,7 @@ class PutArtifact(Work):
     digest: bool = False
     parent: str | None = None
     lives: float | None = None
+    read_after: float | None = None
 
 
 @attrs.frozen(kw_only=True)
