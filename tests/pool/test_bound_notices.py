@@ -6,15 +6,16 @@ import contextvars
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
 from afpool import AfpoolError, Identity, LogMessage, ResourceUpdate
 from afpool.pool._herald import LOGS_KEPT
 from afpool.pool._subscriptions import URIS_KEPT, Subscription
-from afpool.testing import Status
+from afpool.testing import FakeTool, Notice, Status
 from tests.pool.bound_kit import CASES, NOTES, bound_world, furnish
-from tests.pool.kit import ALICE, BOB, quiet, raises, refused, until, world
+from tests.pool.kit import ALICE, BOB, quiet, raises, refused, start, until, world
 
 LOOKED_INTO = [case for case in CASES if case[0] != "stdio"]
 HERE = pytest.mark.parametrize(("way", "era"), LOOKED_INTO, ids=["-".join(case) for case in LOOKED_INTO])
@@ -313,7 +314,6 @@ async def test_log_messages_reach_the_host(era):
 
     async with world(http={"era": era, "answer": "sse"}, pool={"on_log": on_log}) as here:
         furnish(here.server.offers)
-        from afpool.testing import FakeTool, Notice
 
         async def chatty(arguments, arrival):
             yield Notice("notifications/message", {"level": "info", "data": "boom"})
@@ -328,6 +328,29 @@ async def test_log_messages_reach_the_host(era):
             ("files", "alice", "info", None, "boom"),
             ("files", "alice", "error", "db", {"n": 1}),
         ]
+
+
+async def test_of_a_server_that_was_removed_nothing_is_told_any_more():
+    heard, left = [], trio.Event()
+
+    async def chatty(arguments, arrival):
+        yield Notice("notifications/message", {"level": "info", "data": "before"})
+        await left.wait()
+        yield Notice("notifications/message", {"level": "info", "data": "after"})
+        yield "done"
+
+    options = {"on_log": lambda server, projection, message: heard.append(message.data)}
+    async with world(http={"answer": "sse"}, pool=options) as here, trio.open_nursery() as nursery:
+        furnish(here.server.offers)
+        here.server.set_tools([FakeTool("chatty", chatty)], notify=False)
+        tool = await here.tool(name="chatty")
+        call = start(nursery, lambda: tool.call(identity=ALICE))
+        await until(lambda: heard == ["before"])
+        here.pool.reconfigure([])
+        left.set()
+        assert (await call.answer()).text == "done", "what runs goes on"
+        await trio.testing.wait_all_tasks_blocked()
+        assert heard == ["before"]
 
 
 async def test_a_flood_of_log_messages_keeps_the_newest():
