@@ -172,8 +172,8 @@ def _stem(file: str) -> str:
 
 
 def digest(tree: Path, file: str) -> str:
-    """Of a test file and all it imports of `tests/`."""
-    seen = {tree / "tests" / "conftest.py", tree / file, (tree / file).parent / "conftest.py"}
+    """Of a test file and all it imports of `tests/`; what is there for all tests changes no line of one."""
+    seen = {tree / file, (tree / file).parent / "conftest.py"}
     waiting = list(seen)
     while waiting:
         new = set(_imported(tree, waiting.pop())) - seen
