@@ -1,13 +1,14 @@
 """What a long tool list costs the process that reads it, in figures that other load leaves alone.
 
-    python benchmarks/lists.py [--tools 5000] [--lists 10]
+    python benchmarks/lists.py [--tools 5000] [--lists 10] [--plain]
 
 A server in another process lists thousands of tools with schemas such as real ones have, and another list of
 as many each time that it is asked again. For the first list, those that replace it and the letting go of the
 last: how many rounds the collector of cycles made, by generation, and what they took; how many objects it
 has to look after; the longest step of any task on the loop's thread, in processor time of that thread, and
 where it ended; and the processor time of all threads. Ends with 1 where a list brought a round of the oldest
-generation, or a step took longer than `STEP_MS`.
+generation, or a step took longer than `STEP_MS`. With `--plain` tools are as those of `neighbours.py`, of a
+quarter of the bytes. One message is read in one step, so that the longest one goes with the size of a page.
 """
 
 from __future__ import annotations
@@ -60,12 +61,13 @@ def schema_of(number: int) -> dict[str, Any]:
     }
 
 
-async def serve(count: int) -> None:
+async def serve(count: int, plain: bool) -> None:
     """List `count` tools, described anew at every line of stdin; until its end."""
 
     def listed(turn: int) -> list[FakeTool]:
         said = f"Searches, in list {turn}. " + "It says what was found, and where. " * 4
-        return [FakeTool(f"search-{n}", description=said, input_schema=schema_of(n)) for n in range(count)]
+        schemas = ({"type": "object"} if plain else schema_of(n) for n in range(count))
+        return [FakeTool(f"search-{n}", description=said, input_schema=one) for n, one in enumerate(schemas)]
 
     turn = 0
     server = FakeServer.http(tools=listed(turn))
@@ -89,7 +91,7 @@ class Watch(trio.abc.Instrument):
     collecting: float = 0.0
     longest: float = 0.0
     whose: str = ""
-    _began: float = 0.0
+    _began: float = float("inf")
     _round_began: float = 0.0
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
@@ -194,12 +196,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="What a long tool list costs the process that reads it.")
     parser.add_argument("--tools", type=int, default=5000)
     parser.add_argument("--lists", type=int, default=10)
+    parser.add_argument("--plain", action="store_true", help="short schemas")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.serve:
-        trio.run(serve, options.tools)
+        trio.run(serve, options.tools, options.plain)
         return 0
     command = [sys.executable, __file__, "--serve", "--tools", str(options.tools)]
+    command += ["--plain"] if options.plain else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None

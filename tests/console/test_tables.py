@@ -225,7 +225,7 @@ async def test_a_sample_stands_for_many_definitions() -> None:
     async with desk(tools=tools) as at:
         await at.pool.tools(ALICE)
         rows = {row["part"]: row for row in await at.rows("show memory")}
-        exact = sum(400 + len(one.raw) for one in at.pool.catalogs.table.definitions())
+        exact = sum(400 + len(one.raw) for one in at.pool.catalogs.table.tools())
         assert rows["definitions"]["items"] == 200
         assert rows["definitions"]["how"] == "estimated"
         assert rows["definitions"]["bytes"] == pytest.approx(exact, rel=0.2)
