@@ -168,8 +168,8 @@ async def test_while_the_server_is_away_a_subscription_waits(era, autojump_clock
         changes.close()
 
 
-@pytest.mark.parametrize(("told", "waits"), [("20", 20), ("500", 30)])
-async def test_a_server_that_asks_for_time_is_not_subscribed_again_before(told, waits, autojump_clock):
+@pytest.mark.parametrize(("told", "least", "most"), [("0", 0.25, 0.55), ("20", 20, 21), ("500", 30, 31)])
+async def test_a_server_that_asks_for_time_is_not_subscribed_again_before(told, least, most, autojump_clock):
     async with world() as here:
         furnish(here.server.offers)
         server = await here.pool.bind(ALICE, "files")
@@ -179,7 +179,7 @@ async def test_a_server_that_asks_for_time_is_not_subscribed_again_before(told, 
         with trio.fail_after(100):
             assert (await anext(changes)).gap
         _, refusal, again = here.server.arrivals("resources/subscribe")
-        assert again.time - refusal.time == pytest.approx(waits, abs=1)
+        assert least <= again.time - refusal.time <= most
         changes.close()
 
 
