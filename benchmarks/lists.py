@@ -149,6 +149,7 @@ async def measure(url: str, child: subprocess.Popen[str], lists: int) -> list[Se
     assert child.stdout is not None
     watch, seen = Watch(), []
     _lists.RELIST_INTERVAL = 0.01  # type: ignore[misc]
+    plan = Plan(transport=HttpTransport(url=url))
     gc.collect()
     before = len(gc.get_objects())
 
@@ -159,7 +160,6 @@ async def measure(url: str, child: subprocess.Popen[str], lists: int) -> list[Se
 
     gc.callbacks.append(watch.collected)
     trio.lowlevel.add_instrument(watch)
-    plan = Plan(transport=HttpTransport(url=url))
     async with afpool.open_pool([Server(name="loud", plan=plan)]) as pool:
         await pool.warm(WHO)
         for turn in range(lists + 1):
