@@ -64,6 +64,12 @@ class Tools:
     def get(self, _name: str) -> Tools:
         return self.tool
 
+    def shows(self, _name: str, digest: str) -> bool:
+        return self.tool.digest == digest
+
+    def shows(self, _name: str, digest: str) -> bool:
+        return self.tool.digest == digest
+
 
 OLD_TOOLS, NEW_TOOLS = Tools("old"), Tools("new")
 OTHER_TOOLS = Tools("other", tool=OLD_TOOLS)  # another list, which shows the same tool
