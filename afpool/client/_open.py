@@ -48,7 +48,6 @@ from ._http_way import http_channel
 from ._open_stream import PROBE_HTTP, NoStream, open_stream
 from ._plan import HttpTransport, Plan, WebSocketTransport
 from ._sse_channel import SseChannel
-from ._stages import Stages
 from ._stream_channel import StreamChannel
 from ._stream_way import stream_way
 from ._trip import Rpc
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from ..transports import Headers, StdioProcess
     from ._endpoint import Endpoint
     from ._settings import ClientSettings, Hooks, Unheard
+    from ._stages import Stages
     from ._trip import Answer
 
 # Silence is taken for a server of before 2026, so a server that is only slow to start must not look like one.
@@ -83,7 +83,7 @@ async def open_client(
     settings: ClientSettings,
     hooks: Hooks,
     spawn: Callable[..., None],
-    stages: Stages | None = None,
+    stages: Stages,
 ) -> Client:
     """Open one incarnation.
 
@@ -106,7 +106,6 @@ async def open_client(
 
     Cancelled, it leaves no connection and no process behind. The caller owns the deadline.
     """
-    stages = Stages(settings.seams.now, "connect") if stages is None else stages
     opener = _Opener(client_id, server, plan, context, projection, endpoint, settings, hooks, spawn, stages)
     try:
         client = await opener.run()

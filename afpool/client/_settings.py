@@ -69,17 +69,17 @@ class ClientSettings:
     """
 
     seams: Seams
-    credentials: CredentialProvider | None = None
-    signer: Signer | None = None
-    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None = None
-    client_name: str = "afpool"
-    client_version: str = "0"
-    max_operations: int = 16
-    max_message: int = 16 * 1024 * 1024
-    max_pages: int = 100
-    keepalive_expiry: float = 4.0
-    control_timeout: float = 5.0
-    notices: frozenset[str] = frozenset()
+    credentials: CredentialProvider | None
+    signer: Signer | None
+    on_authorization: Callable[[str, Identity, NeedsAuthorization], object] | None
+    client_name: str
+    client_version: str
+    max_operations: int
+    max_message: int
+    max_pages: int
+    keepalive_expiry: float
+    control_timeout: float
+    notices: frozenset[str]
 
 
 @attrs.frozen

@@ -95,7 +95,7 @@ def show(request: HttpRequest, url: str) -> httpx.Request:
         )
     host = place.netloc
     pairs = [(b"host", host), *request.headers]
-    if request.body or request.method == b"POST":
+    if request.body:
         pairs.append((b"content-length", b"%d" % len(request.body)))
     return httpx.Request(request.method.decode(), place, headers=pairs, content=request.body)
 

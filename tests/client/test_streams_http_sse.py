@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import afpool
-from afpool import HttpTransport, Plan, Server
+from afpool import HttpTransport, OpenFailed, Plan, Server
 from afpool.testing import (
     Drop,
     FakeServer,
@@ -254,6 +254,29 @@ def test_a_version_without_sessions_cannot_be_pinned_over_it():
         Plan(transport=transport, protocol_version="2026-07-28")
     with pytest.raises(ValueError, match="streaming"):
         HttpTransport(url="http://127.0.0.1:1/sse", streaming="websocket")
+
+
+@pytest.mark.parametrize("action", [JsonRpcError(-32601), JsonRpcError(-32602)])
+async def test_only_the_handshake_is_offered_over_it(action):
+    async with sse_world("sse") as it:
+        it.server.on("initialize", action)
+        with pytest.raises(OpenFailed):
+            await it.tool()
+        assert [arrival.method for arrival in posts(it.server)] == ["initialize"]
+
+
+async def test_a_version_pinned_to_another_era_asks_for_no_old_stream():
+    async with sse_world() as it:
+        await it.tool(ALICE)  # it is remembered now
+        plan = Plan(transport=HttpTransport(url=it.server.url), protocol_version="2026-07-28")
+
+        async def pinned(server, projection):
+            return plan
+
+        it.pool.plan = pinned
+        before = it.server.count("GET")
+        await refused(it.tool(BOB), "server-refused", "refused")
+        assert it.server.count("GET") == before
 
 
 async def test_what_was_remembered_does_not_bind_a_plan_that_pins_another_era():

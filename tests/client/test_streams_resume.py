@@ -93,6 +93,7 @@ async def test_a_stream_without_an_event_id_is_lost(jumping):
         (Status(400, body=b"Bad Request: No valid session ID provided"), "session-handle-lost", 1),
         (Status(400, body=b"unknown event"), "connection-lost", 1),
         (Status(500), "connection-lost", 3),
+        (Status(408), "connection-lost", 3),
         (Status(409), "connection-lost", 3),
         (Status(429, headers={"retry-after": "2"}), "connection-lost", 3),
         (Status(307, headers={"location": "https://elsewhere.invalid/mcp"}), "connection-lost", 1),

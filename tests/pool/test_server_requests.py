@@ -117,6 +117,17 @@ async def test_what_is_offered_is_declared_and_belongs_to_the_context():
         assert opened.params["capabilities"] == {"roots": {}, "elicitation": {"form": {}}}
 
 
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("samples", [True, False])
+def test_tools_of_samples_are_declared_where_there_are_samples(samples, tools):
+    async def sample(request: Any) -> Any:
+        return None
+
+    offers = ServerRequests(sample=sample if samples else None, roots=[], sampling_tools=tools)
+    declared = offers.capabilities
+    assert (declared.sampling, declared.sampling_tools) == (samples, samples and tools)
+
+
 async def test_a_first_request_that_is_refused_for_its_version_is_sent_again_with_what_is_declared():
     desk = Desk()
     refusal = JsonRpcError(-32022, data={"supported": ["2026-07-28"], "requested": "?"}, status=400)
@@ -271,6 +282,7 @@ async def test_an_address_is_shown_in_full_and_never_fetched():
         assert said(await tool.call({"params": params}, identity=ALICE)) == {"result": {"action": "accept"}}
         (request,) = desk.asked
         assert (request.mode, request.url, request.elicitation_id) == ("url", url, "e1")
+        assert request.schema == {}
         assert "s3cret" not in repr(request)
         assert page.log == []
         assert page.connections_total == 0

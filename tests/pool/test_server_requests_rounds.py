@@ -222,6 +222,7 @@ async def test_a_handler_that_raises_ends_the_call_without_its_text(caplog):
             error = await refused(tool.call(identity=ALICE), "input-required", "answered")
         assert "s3cret" not in str(error) + caplog.text
         assert "RuntimeError" in str(error)
+        assert "the handler of elicitation/create for server 'files' raised RuntimeError" in caplog.text
         assert len(rounds(w.server)) == 1
         (use,) = w.pool.records.uses
         assert [fact[:2] for fact in use.facts] == [("answer", "input-required"), ("input", "RuntimeError")]
