@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afpool import Identity
-from afpool._base.definition import DefinitionTable
+from afpool._base.definition_table import DefinitionTable
 from afpool._base.identity import KeyDigest, identity_namespace
 from afpool._base.use import Use
 from afpool.pool import Event
