@@ -111,6 +111,8 @@ class Direction:
             self._depart(_END)
 
     def _depart(self, piece: bytes) -> None:
+        if self.lost:
+            return  # an earlier piece of the same write was the last that came through
         link, weather = self.link, self.link.weather
         now = link.network.now()
         due = now if link.kernel else now + weather.latency

@@ -341,6 +341,19 @@ class TestFaults:
 
         world(main, FAR)
 
+    def test_nothing_of_a_write_comes_behind_a_cut(self) -> None:
+        """Where bytes take no time, its pieces arrive one by one while it is made."""
+
+        async def main(sim: Sim) -> None:
+            wire, stream = pair(sim)
+            wire.link.cut(towards="to-server", after=7, reset=True)
+            data = bytes(range(100))
+            await wire.send(data, OpenGate())
+            assert await stream.receive_some() == data[:7]
+
+        for seed in range(5):
+            world(main, attrs.evolve(CALM, piece=4), seed)
+
     def test_one_direction_ends(self) -> None:
         async def main(sim: Sim) -> None:
             wire, stream = pair(sim)
