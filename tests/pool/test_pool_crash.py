@@ -229,6 +229,38 @@ async def test_a_key_that_does_not_come_back_is_forgotten_in_time_and_begins_ane
         assert [actor.phase for actor in w.pool.kept] == ["running"]
 
 
+async def test_a_key_is_not_forgotten_while_the_apps_code_keeps_a_call_of_it(
+    crash: Callable[..., None], autojump_clock
+):
+    """Else there would be two of it: the one that the call belongs to, and the one that begins anew."""
+    reached, let_go = trio.Event(), trio.Event()
+
+    class Stubborn:
+        async def wait(self) -> None:
+            reached.set()
+            with trio.CancelScope(shield=True):
+                await let_go.wait()
+
+    async with world(credential=True, pool={"idle_timeout": 60}) as w, trio.open_nursery() as nursery:
+        tool = await w.tool()
+        w.host.hold_credential = Stubborn()  # type: ignore[assignment]
+        call = start(nursery, lambda: tool.call(identity=ALICE, deadline=trio.current_time() + 9000))
+        await reached.wait()
+        for _ in range(2):
+            crash(m.ListChanged)
+            tool.binding.actor.tell(m.ListChanged(client_id=None))
+        try:
+            await trio.sleep(300)
+            assert tool.binding.actor in w.pool.kept
+            await refused(w.pool.tools(ALICE), "actor-crashed")
+        finally:
+            let_go.set()
+        await call.refusal("actor-crashed")
+        await trio.sleep(300)
+        assert tool.binding.actor not in w.pool.kept
+        await (await w.tool()).call(identity=ALICE)
+
+
 async def test_a_key_that_nobody_met_after_it_crashed_for_good_is_forgotten(
     crash: Callable[..., None], autojump_clock
 ):
