@@ -210,6 +210,8 @@ def say(how: str, said: Mapping[str, Any], value: str, ctx: ToolContext) -> Any:
         ):
             ctx.progress(report)
         return dict(said)
+    if value.isdigit() and how not in RAISES:
+        how = "number" if ord(value[8]) % 2 else "numbers"  # what can be said as a number is
     if how in RAISES:
         raise RAISES[how](value)
     return RETURNS[how](said, value, ctx.call_id or "")

@@ -91,7 +91,7 @@ class Vault:
         if value is None:
             self._count += 1
             core = f"canary-{self._count}-vault"
-            if self._form == "bearer" and (self._count + self._run.story.seed) % 5 == 0:
+            if self._form == "bearer" and (self._count + self._run.story.seed) % 4 == 0:
                 core = f"4711{self._count:05}90812"  # which may stand in JSON as a number
                 self.values[owner] = core
                 self._run.host.canaries.append(core)

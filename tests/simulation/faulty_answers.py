@@ -101,6 +101,7 @@ Garbage: TypeAlias = Literal[
     "not-json", "no-message", "not-utf8", "deep", "empty", "nan", "result-no-object", "no-content",
     "surrogate", "key-twice", "batch", "answer-twice", "stray-answer", "wrong-type", "no-http", "huge-head",
     "too-large", "half-event", "no-length", "bad-chunk", "nameless", "ids-and-retry", "anothers",
+    "large-event", "large-after",
 ]  # fmt: skip
 
 

@@ -103,7 +103,8 @@ def _action(step: s.Scripted, spot: Spot) -> Action | None:
                 )
             return Sse(before=before, newline=step.newline, split=step.split, close=step.close)
         case s.BreakOffNext() if http and spec.kind != "sse":
-            return BreakOff(retry=step.retry, times=step.ends, replay=step.replay, cut=step.cut)
+            said = b"data: " + _said() + b"\n\n" if step.replay else b""
+            return BreakOff(retry=step.retry, times=step.ends, replay=step.replay, cut=step.cut, before=said)
         case s.CloseFrameNext() if spec.kind == "websocket":
             return CloseFrame(step.code, after_execution=executed)
         case s.FloodNotices() if spec.kind != "sse":
@@ -248,10 +249,14 @@ _HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 def _garbage(what: s.Garbage, spot: Spot) -> Body | RawBytes | None:
     spec = spot.spec
-    if what == "too-large" and spot.max_message >= LARGE:
+    if what in {"too-large", "large-event", "large-after"} and spot.max_message >= LARGE:
         return None
     bodies = _bodies(spot.max_message)
     if spec.over_http:
+        if what in {"large-event", "large-after"}:
+            before = b"data: " + _answer() + b"\n\n" if what == "large-after" else b""
+            large = b"data: " + b"x" * spot.max_message + b"\n\n"
+            return Body(before + large, content_type="text/event-stream")
         return _over_http(what, bodies)
     if what in bodies:
         if spec.kind != "websocket" and what == "answer-twice":

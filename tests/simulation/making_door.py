@@ -130,6 +130,8 @@ def _locals(swarm: Swarm) -> tuple[LocalSpec, ...]:
         LocalSpec(name=f"own-{kind}", kind=kind, seed=swarm.random.randrange(10**6) if kind == "wide" else 0)
         for kind in kinds
     ]
+    if "wide" in kinds:
+        tools.append(LocalSpec(name="own-wider", kind="wide", seed=swarm.random.randrange(10**6)))
     if swarm.chance(0.2):
         tools.append(LocalSpec(name="echo", kind="says"))
     return tuple(tools)

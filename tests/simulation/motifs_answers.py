@@ -186,12 +186,14 @@ def asks_by_itself(scene: Scene) -> list[Step]:
         "unknown",
         "bare",
     ]
+    answered = {"roots": "roots/list", "sample": "sampling/createMessage", "url": "elicitation-url"}
+    known = [answered.get(each, "elicitation/create") for each in server.way.answers]
     steps: list[Step] = [
         AskClient(
             at=scene.after(at + 0.3, 1.0),
             server=server.name,
             place=scene.place(server),
-            method=swarm.pick(methods),
+            method=swarm.pick(known if known and swarm.chance(0.6) else methods),
             withdraw_after=swarm.pick([None, None, 0.0, 0.2]),
             times=swarm.weighted({1: 8, 20: 1, 90: 1}),
         )

@@ -271,7 +271,8 @@ def taken_up_again(scene: Scene) -> list[Step]:
     ]
     calls = [
         scene.call(
-            scene.after(at), who, server, "echo", "progress",
+            scene.after(at), who, server, "echo", "progress", "chatty",
+            progress=swarm.pick(["takes", "none"]),
             deadline=swarm.pick([None, None, 1.5]), cancel_after=swarm.pick([None, None, None, 0.2]),
             live=swarm.chance(0.4),
         )
