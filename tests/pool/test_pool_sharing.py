@@ -105,7 +105,7 @@ async def test_a_plan_that_is_told_for_a_call_ends_the_client_of_another_plan():
             assert w.sent() == 1
 
 
-@pytest.mark.parametrize("way", ["shared", "its client went"])
+@pytest.mark.parametrize("way", ["shared", "shared with another", "its client went"])
 async def test_a_plan_that_is_told_while_another_one_is_being_opened_is_heard(way):
     # a list asks for the plan while a client is on its way under what was said before
     with trio.fail_after(30):
@@ -113,6 +113,10 @@ async def test_a_plan_that_is_told_while_another_one_is_being_opened_is_heard(wa
             told = None
             if way == "shared":
                 share_all(w, ALICE)
+            elif way == "shared with another":
+                share_all(w, ALICE, BOB)
+                bobs = await w.tool(BOB)  # what was said before has a list, and one who keeps it true
+                await bobs.call(identity=BOB)
             else:
                 await w.tool()
                 told = w.host.hold_plan = Hold()
@@ -120,7 +124,7 @@ async def test_a_plan_that_is_told_while_another_one_is_being_opened_is_heard(wa
                 await told.reached.wait()
                 w.pool.kill(w.pool.actor_for("files", ALICE).machine.client.id)
             opening = w.host.hold_connect = Hold()
-            first = start(nursery, lambda: w.pool.tools(ALICE))
+            first = start(nursery, lambda: w.pool.tools(ALICE, refresh=way == "shared with another"))
             await opening.reached.wait()
             w.host.variant = "two"
             if told is None:
