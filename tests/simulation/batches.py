@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-BATCH: Final = 40
+BATCH: Final = 400
+"""Worlds of one process: to import everything costs as much as some ten of them."""
 WORKER: Final = Path(__file__).with_name("worker.py")
 
 
@@ -123,7 +124,9 @@ def run_all(tally: Tally, options: argparse.Namespace, measured: Measured | None
                 start, count = todo.get_nowait()
             except queue.Empty:
                 return
-            _run_batch(start, count, options, tally, lock, measured)
+            died = _run_batch(start, count, options, tally, lock, measured)
+            if died is not None and died + 1 < start + count:
+                todo.put((died + 1, start + count - died - 1))
             with lock:
                 tally.seconds = before + time.monotonic() - began
                 if options.resume is not None:
@@ -143,7 +146,8 @@ def _run_batch(
     tally: Tally,
     lock: threading.Lock,
     measured: Measured | None,
-) -> None:
+) -> int | None:
+    """Run a batch; gives the seed that its process has died of, if it has."""
     command = [sys.executable, str(WORKER), str(start), str(count), str(options.size)]
     command += ["twice"] if options.twice else []
     environment = dict(os.environ)
@@ -162,8 +166,11 @@ def _run_batch(
                     following = judged.seed + 1
                     tally.add(judged)
     if worker.returncode:
+        died = min(following, start + count - 1)
         with lock:
-            tally.add(Judgement(following, (f"died with status {worker.returncode}",), {}, "", 0.0))
+            tally.add(Judgement(died, (f"died with status {worker.returncode}",), {}, "", 0.0))
+        return died
+    return None
 
 
 def _write(path: Path, tally: Tally) -> None:

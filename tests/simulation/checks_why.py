@@ -152,7 +152,7 @@ def _headline(told: Told) -> Iterator[tuple[str, str]]:
 def _names_nobody(around: Around, told: Told) -> Iterator[tuple[str, str]]:
     text = f"{told.fact.words}\n{told.fact.told}"
     for name in around.law.people:
-        if re.search(rf"\b{re.escape(name)}\b", text):
+        if name in text and re.search(rf"\b{re.escape(name)}\b", text):
             yield "W8", f"it names {name}"
     if "mark-of-" in text:
         yield "W8", "it tells an argument"

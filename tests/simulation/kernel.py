@@ -5,7 +5,8 @@ What would differ from run to run is taken over here, for the time of the run:
 * the clock is trio's mock clock, which jumps as soon as nobody can go on;
 * the order in which ready tasks run is shuffled by the seed (trio offers that for tests);
 * `os.urandom`, for keys and masks that libraries make;
-* garbage is not collected while a world runs, so that no finalizer runs at a moment of its own choosing;
+* garbage is not collected while a world runs, so that no finalizer runs at a moment of its own choosing, and
+  where it is asked for, only what the world has made is looked through (`gc.freeze`);
 * threads: `Sim.in_thread` runs the function in the loop, a while later.
 
 A run that takes too much real time is ended with the stacks of all tasks, whatever it is busy with.
@@ -40,10 +41,6 @@ T = TypeVar("T")
 
 EPOCH = 1_800_000_000.0
 """What the calendar says when a world begins."""
-
-
-_frozen: list[bool] = []
-"""Not empty once `freeze` was called: only then is it cheap to collect garbage after each world."""
 
 
 class RanTooLong(BaseException):
@@ -117,16 +114,7 @@ def run_world(
             _run, main, seed, clock, trace, scope,
             clock=clock, instruments=instruments, strict_exception_groups=True,
         )  # fmt: skip
-    if _frozen:
-        gc.collect()
     return "\n".join(trace).encode()
-
-
-def freeze() -> None:
-    """Take everything that is there now out of what is collected between worlds: before many of them."""
-    gc.collect()
-    gc.freeze()
-    _frozen.append(True)
 
 
 async def _run(
@@ -215,6 +203,7 @@ def _own(seed: str) -> Iterator[None]:
     libraries = random.getstate()  # what libraries roll, such as the payload of a WebSocket ping
     random.seed(f"{seed}/libraries")
     gc.disable()
+    gc.freeze()  # what was there before belongs to no world, and most of it is code
     try:
         yield
     finally:
@@ -222,6 +211,8 @@ def _own(seed: str) -> Iterator[None]:
         drawn._urandom = os.urandom
         scheduler._r.setstate(state)
         random.setstate(libraries)
+        gc.collect()
+        gc.unfreeze()
         if collecting:
             gc.enable()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.simulation import batches
 from tests.simulation.batches import WORKER, Tally
 from tests.simulation.counts import all_codes, missing, table, wanted
 from tests.simulation.generate import generate
@@ -76,6 +77,28 @@ def test_a_run_is_added_up_kept_and_taken_up_again(
     assert second.done == set(range(200, 208))
     assert second.counts["calls"] > first.counts["calls"]
     assert "seeds 200 to 207" in capsys.readouterr().out
+
+
+def test_where_a_process_dies_the_rest_of_its_batch_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(
+        "import json, os, sys\n"
+        "start, count = int(sys.argv[1]), int(sys.argv[2])\n"
+        "for seed in range(start, start + count):\n"
+        "    if seed in (203, 205):\n"
+        "        os._exit(9)\n"
+        "    world = {'seed': seed, 'violations': [], 'counts': {'calls': 1}, 'digest': 'd', 'seconds': 0}\n"
+        "    print(json.dumps(world), flush=True)\n"
+    )
+    monkeypatch.setattr(batches, "WORKER", worker)
+    kept = tmp_path / "kept.json"
+    assert main(["6", "--from", "200", "--jobs", "1", "--no-shrink", "--resume", str(kept)]) == 1
+    tally = Tally.from_json(json.loads(kept.read_text()))
+    assert tally.done == set(range(200, 206))
+    died = ["died with status 9"]
+    assert (tally.counts["calls"], tally.failures) == (4, {203: died, 205: died})
 
 
 def test_what_breaks_a_rule_is_shown_and_ends_with_status_1(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,7 +221,8 @@ class TestTheSeams:
 
     def test_the_process_is_as_before(self) -> None:
         def state() -> Any:
-            return scheduler._ALLOW_DETERMINISTIC_SCHEDULING, gc.isenabled(), os.urandom
+            now = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, gc.isenabled(), gc.get_freeze_count()
+            return *now, os.urandom
 
         before, dice = state(), scheduler._r.getstate()
 
@@ -232,6 +234,33 @@ class TestTheSeams:
         with pytest.raises(KeyError):
             run_world(main, 1)
         assert (state(), scheduler._r.getstate()) == (before, dice)
+
+    def test_garbage_is_what_the_world_has_made(self) -> None:
+        class Knot:
+            def __init__(self) -> None:
+                self.end = self
+
+        def left() -> weakref.ref[Knot]:
+            return weakref.ref(Knot())
+
+        gc.disable()
+        try:
+            before, made = left(), []
+
+            async def main(sim: Sim) -> None:
+                made.append(left())
+                gc.collect()
+                assert made[0]() is None
+                assert before() is not None
+                made.append(left())
+                await trio.lowlevel.checkpoint()
+
+            run_world(main, 1)
+            assert made[1]() is None
+            gc.collect()
+            assert before() is None
+        finally:
+            gc.enable()
 
 
 class TestARunThatDoesNotEnd:
