@@ -38,16 +38,19 @@ def run(folder, *words, stdin="", **env):
 
 
 def run_all(folder, *commands):
-    """Run many, each `(words, more of its surroundings)`; gives what each did, as `run` does: `many.py`."""
-    asked = [[words, surroundings(folder, **more), ""] for words, more in commands]
+    """Run many, each `(words, more of its surroundings)`; gives what each did, as `run` does."""
+    asked = [
+        {"words": words, "surroundings": surroundings(folder, **more), "folder": str(folder), "stdin": ""}
+        for words, more in commands
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.cli.many", str(folder)],
-        cwd=ROOT, env=surroundings(folder), input=json.dumps(asked), capture_output=True, text=True,
-        timeout=WITHIN + 2 * len(commands), check=True,
+        [sys.executable, "-m", "tests.forks"],
+        cwd=ROOT, env=surroundings(folder), input="".join(json.dumps(each) + "\n" for each in asked),
+        capture_output=True, text=True, timeout=WITHIN + 2 * len(commands), check=True,
     )  # fmt: skip
     return [
-        subprocess.CompletedProcess(words, *answer)
-        for (words, _), answer in zip(commands, json.loads(done.stdout), strict=True)
+        subprocess.CompletedProcess(words, *json.loads(line))
+        for (words, _), line in zip(commands, done.stdout.splitlines(), strict=True)
     ]
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -20,6 +23,9 @@ import pytest
 import afpool
 from afpool import AfpoolError, Limits
 from afpool._base import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -76,24 +82,45 @@ BLOCKS = [block for page in PAGES for block in _blocks(page)]
 PROGRAMS = [block for block in BLOCKS if block.language == "python" and block.fragment is None]
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """A process that has imported the project, and runs each example in a fork."""
+    command = [sys.executable, "-W", "error", "-m", "tests.forks"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(WITHIN) == 0
+        finally:
+            if process.poll() is None:  # an example that does not end is in the same group
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("block", PROGRAMS, ids=str)
-def test_an_example_runs_and_prints_what_the_page_says(block: Block, tmp_path: Path) -> None:
+def test_an_example_runs_and_prints_what_the_page_says(
+    block: Block, tmp_path: Path, forks: subprocess.Popen[str]
+) -> None:
     program = tmp_path / "example.py"
     program.write_text(block.text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(program)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=WITHIN,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout, "an example shows something"
+    asked = {
+        "program": str(program),
+        "folder": str(tmp_path),
+        "surroundings": {**os.environ, "PYTHONPATH": str(ROOT)},
+        "stdin": "",
+    }
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    forks.stdin.write(json.dumps(asked) + "\n")
+    forks.stdin.flush()
+    code, said, told = json.loads(forks.stdout.readline())  # the time of a test is bounded for all
+    assert code == 0, told
+    assert told == ""
+    assert said, "an example shows something"
     if block.prints is not None:
-        assert done.stdout.rstrip("\n") == block.prints
+        assert said.rstrip("\n") == block.prints
 
 
 def test_every_page_with_a_program_was_found() -> None:
