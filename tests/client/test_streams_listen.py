@@ -291,3 +291,17 @@ def test_the_acknowledged_subset(subset, tools):
         acknowledges(decode_message(json.dumps(acknowledged(subset)).encode()), "toolsListChanged") is tools
     )
     assert acknowledges(decode_message(b'{"method":"x"}'), "toolsListChanged")
+
+
+async def test_who_subscribes_in_the_moment_in_which_nothing_was_granted_has_one_stream(jumping):
+    async with world(http={"era": "stateless"}, pool=LONG) as it:
+        furnish(it.server.offers)
+        await it.tool()
+        await until(lambda: stream(it) == "listening")
+        listener = it.pool.actors()[0].machine.client.handle.listener
+        nothing = acknowledged({}, subscriptionId=listener.subscription)
+        listener._acknowledged(decode_message(json.dumps(nothing).encode()))
+        with trio.fail_after(20):
+            await listener.watch(NOTES)  # asks before the task that listens has had its turn
+        await trio.sleep(20)
+        assert (it.server.streams, it.server.count("subscriptions/listen")) == (1, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from afpool.testing import Hang, Hold, Status
+from afpool.testing import Drop, Hang, Hold, Status
 from tests.pool.kit import ALICE, BOB, quiet, refused, start, until, world
 
 
@@ -79,3 +79,10 @@ async def test_an_opening_that_ends_well_ends_nothing():
         tool = await it.tool()
         await start(nursery, lambda: tool.call({"text": "a"}, identity=ALICE)).answer()
         assert not it.server.arrivals("DELETE")
+
+
+async def test_an_opening_whose_connection_ends_is_told_as_that():
+    async with world() as it:
+        it.server.on("*", Drop())
+        error = await refused(it.tool(), "open-failed", "not-sent")
+        assert "the connection ended without an answer" in error.message

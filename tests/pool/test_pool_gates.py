@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 import trio
 
-from afpool import Server
+from afpool import IdentityMismatch, Server
 from afpool.testing import FakeTool, echo_tool
 from afpool.testing import Hold as HoldAnswer
 from tests.pool.kit import ALICE, BOB, CAROL, Hold, memory_world, quiet, raises, start, until, world
@@ -515,3 +516,18 @@ async def test_a_wire_that_takes_nothing_asks_the_gate_again():
             host.names.clear()
             await tool.call(identity=ALICE)
             quiet(pool)
+
+
+async def test_of_whoever_is_refused_at_any_boundary_no_answer_is_waited_for():
+    async with memory_world() as (_, _, pool):
+        tool = (await pool.tools(ALICE))["echo"]
+        channel = pool.actors()[0].machine.client.handle.channel
+        for times in range(20):
+            asked = itertools.count()
+            try:
+                await tool.call(identity=lambda: ALICE if next(asked) < times else None)  # noqa: B023
+            except IdentityMismatch:
+                assert channel._pending == {}
+            else:
+                break
+        assert 1 < times < 19
