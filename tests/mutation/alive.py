@@ -34,9 +34,11 @@ def functions(tree: Path, parts: Iterable[str] = ("afpool", "actors")) -> dict[P
     """Every function there is whose code stands in those parts of the tree, by its place."""
     roots = tuple(f"{tree / part}/" for part in parts)
     found: dict[Place, list[FunctionType]] = {}
+    gc.unfreeze()  # what is frozen is listed nowhere, and the tests' set-up freezes all that is collected
     for thing in gc.get_objects():
         if type(thing) is FunctionType and thing.__code__.co_filename.startswith(roots):
             found.setdefault(_place(thing.__code__), []).append(thing)
+    gc.freeze()
     return found
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.mutation.reach import Test
 
 IN_CONTROL = 300  # tests that are run with no change first
+# They run no line: what a module defines they compare with what the docs say of it.
+TABLES = ("tests/docs/test_docs_run.py::test_the_table_of_limits_is_the_limits",)
 
 
 def run(
@@ -36,8 +38,10 @@ def run(
         # a test runs which traces for itself (`machine_tears`)
         tests = tests or imports or reach.of(places.around(change))
         tests = within(named_after(change.file, tests), budget)
-        if tests:
-            names = [test.name for test in tests]
+        names = [test.name for test in tests]
+        if not only and places.outside(change):
+            names += TABLES
+        if names:
             usual = {test.name: (test.seconds, test.work) for test in tests}
             job: dict[str, Any] = {
                 "name": change.name,
@@ -45,7 +49,7 @@ def run(
                 "tests": names,
                 "usual": usual,
             }
-            given.append({**job, "imports": bool(imports)})
+            given.append({**job, "imports": bool(imports) or not tests})
         else:
             yield {"name": change.name, "verdict": "reached by no test", "by": "", "seconds": 0.0}
     if not given:
@@ -97,6 +101,11 @@ class Places:
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 for word in set(re.findall(r"\w+", line)):
                     self.words[word].append((file, number))
+
+    def outside(self, change: Change) -> bool:
+        """Whether a change stands in no function: in what a module or a class is made of."""
+        inside = _innermost(self._module(change.file), change.line)
+        return not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in inside)
 
     def of(self, change: Change) -> list[tuple[str, int]]:
         inside = _innermost(self._module(change.file), change.line)

@@ -229,6 +229,8 @@ def test_a_constant_is_looked_for_where_it_is_spoken_of(tmp_path):
     places = Places(tmp_path)
     by = {change.becomes: set(places.of(change)) for change in changes_of("afpool/a.py", TEXT)}
     assert ("afpool/b.py", 5) in by["LIMIT = 4"]
+    outside = {change.becomes for change in changes_of("afpool/a.py", TEXT) if places.outside(change)}
+    assert outside == {"LIMIT = 4", "LIMIT = 2"}
     assert by["self.count += count"] == {("afpool/a.py", 11)}
     assert ("afpool/a.py", 11) in by["async def give(self, place, count=2):"]
 
