@@ -14,6 +14,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests import node_ids
+
 # A deadline per example measures how busy the machine is, not the code; each test bounds its own waits.
 hypothesis.settings.register_profile("afpool", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("afpool")
@@ -23,12 +25,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Have the collector look only at what tests make, from now on.
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say what there is; and have the collector look only at what tests make, from now on.
 
     Thousands of collected tests are a million objects that live until the end, and many tests ask for whole
     rounds of the collector: each would go through all of them.
     """
+    node_ids.known(session.items)
     gc.collect()
     gc.freeze()
 
