@@ -30,7 +30,7 @@ from tests.simulation.ground import (
     Withdrawn,
     of,
 )
-from tests.simulation.ground_door import ANY
+from tests.simulation.ground_door import ANY, Asked, base_call
 from tests.simulation.oracle_law import Law, Violation
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ Cause: TypeAlias = Callable[[Case], bool]
 
 def _named_otherwise(case: Case) -> bool:
     began = case.began
-    if _listed_as_another(case):
+    if _listed_as_another(case) or _somebody_else_at_the_door(case):
         return True
     if began.caller is None:
         return began.who != began.key
@@ -77,6 +77,18 @@ def _named_otherwise(case: Case) -> bool:
     return any(
         began.key not in fact.keys for fact in [*current, *held] if fact in current or fact.seq > began.seq
     )
+
+
+def _somebody_else_at_the_door(case: Case) -> bool:
+    """Whether he who made a call through the door is another by now, in whatever he is told apart by.
+
+    What the host fills and whose artifacts a call sees go by the whole identity, and not by the server's key.
+    """
+    asked = next((each for each in of(case.facts, Asked) if each.call == base_call(case.began.call)), None)
+    if asked is None or asked.bare:
+        return False
+    mine = [fact for fact in of(case.facts, Named) if fact.caller == asked.caller]
+    return any(fact.scope != asked.scope for fact in mine if fact.seq > asked.seq)
 
 
 def _listed_as_another(case: Case) -> bool:

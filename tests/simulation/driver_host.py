@@ -27,6 +27,7 @@ from tests.simulation.driver_mistakes import PLANS
 from tests.simulation.driver_secrets import AppFault, bad_credential, credential, make_signer
 from tests.simulation.driver_ways import PASSWORD
 from tests.simulation.ground import RAISES, Ground, Named, PlanTold, Shared, Vended
+from tests.simulation.ground_door import scope_of
 from tests.simulation.ground_why import asked
 from tests.simulation.oracle_wire import PLAN, WHO
 
@@ -175,7 +176,8 @@ class Host:
             identity = None
         if identity is not None:
             keys = frozenset(key_of(server, identity) for server in self.world.servers)
-        self.ground.file(Named(caller=name, keys=keys))
+        scope = None if identity is None else scope_of(identity)
+        self.ground.file(Named(caller=name, keys=keys, scope=scope))
 
     # ------------------------------------------------------------------ plans
 

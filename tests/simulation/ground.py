@@ -67,10 +67,15 @@ class Shared(Fact):
 
 @attrs.define(eq=False, kw_only=True)
 class Named(Fact):
-    """From now on a live caller identity encodes to these keys, one per server, and to nobody elsewhere."""
+    """From now on a live caller identity encodes to these keys, one per server, and to nobody elsewhere.
+
+    Attributes:
+        scope: The whole of it; None for nobody, or for one who cannot be asked.
+    """
 
     caller: str
     keys: frozenset[str]
+    scope: str | None = None
 
 
 @attrs.define(eq=False, kw_only=True)

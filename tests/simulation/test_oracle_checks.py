@@ -43,6 +43,7 @@ from tests.simulation.ground import (
     Vended,
     Withdrawn,
 )
+from tests.simulation.ground_door import Asked
 from tests.simulation.oracle import CHECKS
 from tests.simulation.oracle_law import CODES, Law, ServerLaw
 
@@ -801,3 +802,34 @@ def test_a_caller_that_said_somebody_else_for_a_moment_is_a_cause(run):
     run.began("c2", caller="alice", who=None)
     run.ended("identity-mismatch", "not-sent", "c2")
     assert run.rules(check_causes) == ["C1"]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_at_the_door_a_caller_is_another_by_any_of_his_names(run, bare):
+    """Also by one that the server is not keyed on: what the host fills goes by all of them."""
+
+    def asked() -> None:
+        run.add(
+            Asked(
+                call="c1",
+                scope="acme/alice/c1",
+                caller="alice",
+                server="files",
+                tool="echo",
+                said="echo",
+                deadline=1000.0,
+                way="execute" if bare else "dispatch",
+            )
+        )
+        run.began("c1", caller="alice", who=None)
+
+    run.opened()
+    run.add(Named(caller="alice", keys=frozenset({ALICE}), scope="acme/alice/c1"))
+    asked()
+    run.add(Named(caller="bob", keys=frozenset({BOB}), scope="acme/bob/c1"))
+    run.ended("identity-mismatch", "not-sent", "c1")
+    assert run.rules(check_causes) == ["C1"]
+    run.facts.pop()
+    run.add(Named(caller="alice", keys=frozenset({ALICE}), scope="acme/alice/c2"))
+    run.ended("identity-mismatch", "not-sent", "c1")
+    assert run.rules(check_causes) == (["C1"] if bare else [])

@@ -9,7 +9,7 @@ from tests.simulation.why_reading import NEAR, PLACE, head_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.simulation.ground import Began, Ended
+    from tests.simulation.ground import Began, Ended, Filed
     from tests.simulation.why_reading import Told
     from tests.simulation.why_world import Around
 
@@ -80,6 +80,9 @@ def _otherwise(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
         return "nobody made it"
     if facts["tool"] and facts["tool"] != began.tool and not began.is_operation:
         return f"it was of {began.tool}"
+    passed = around.first_pass(call)
+    if passed is not None:
+        return _as_it_passed(told, clause, began, passed)
     if began.repeats and ended is not None and "ended" in facts:
         # of the pass that held it, which another one may have followed
         return (
@@ -97,7 +100,25 @@ def _otherwise(around: Around, told: Told, clause: Mapping[str, Any]) -> str:
     return _as_it_ended(facts, clause["text"], began, ended)
 
 
-def _in_that_instant(ended: Ended | None, told: Told) -> bool:
+def _as_it_passed(told: Told, clause: Mapping[str, Any], began: Began, passed: Filed) -> str:
+    """The same of one that was made once more under another id: of the pass that held the place."""
+    facts = clause["facts"]
+    over = passed.seq < told.fact.seq
+    if ("ended" in facts) is not over and not _in_that_instant(passed, told):
+        return "that pass of it had ended" if over else "that pass of it had not ended"
+    if "leased" in facts and told.began.at + facts["leased"] < began.at - NEAR:
+        return "it had not begun by then"
+    if "ended" not in facts:
+        return ""
+    if abs(told.began.at + facts["ended"] - passed.at) > 0.06:
+        return f"that pass of it ended at {passed.at:.4f}"
+    ended = " ".join(filter(None, (passed.outcome, passed.code)))
+    if facts["outcome"] != passed.outcome or not clause["text"].endswith(f"({ended})"):
+        return f"that pass of it ended {ended}"
+    return ""
+
+
+def _in_that_instant(ended: Ended | Filed | None, told: Told) -> bool:
     return ended is not None and abs(ended.at - told.fact.at) <= NEAR
 
 

@@ -7,8 +7,20 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.simulation.checks_lists import Received
-from tests.simulation.ground import Answer, Began, Bound, Ended, Fact, Heard, Linked, Request, Unlinked, of
-from tests.simulation.ground_door import Asked, base_call
+from tests.simulation.ground import (
+    Answer,
+    Began,
+    Bound,
+    Ended,
+    Fact,
+    Filed,
+    Heard,
+    Linked,
+    Request,
+    Unlinked,
+    of,
+)
+from tests.simulation.ground_door import AGAIN, Asked, base_call
 from tests.simulation.why_reading import NEAR
 
 if TYPE_CHECKING:
@@ -51,6 +63,7 @@ class Around:
         self.bound = {fact.tools: fact for fact in of(facts, Bound)}
         self.at_doors = {fact.call for fact in of(facts, Asked)} - set(self.began)
         self.requests: dict[str, list[Request]] = {}
+        self._filed = {fact.call: fact for fact in of(facts, Filed)}
         self._lists: Received | None = None
         self.links: dict[int, Linked] = {}
         self.link_keys: dict[int, set[str]] = {}
@@ -72,6 +85,10 @@ class Around:
     def call(self, name: str) -> Began | None:
         """How a call began that another one names: also a second attempt, or a further call of a context."""
         return self.began.get(name) or self.began.get(FURTHER.sub("", name))
+
+    def first_pass(self, name: str) -> Filed | None:
+        """How a call ended that its door made once more, under an id of its own, since nothing had run."""
+        return self._filed.get(name) if name + AGAIN in self._filed else None
 
     def within(self, kind: type[T], since: float, until: float) -> Iterator[T]:
         """The facts of a kind from one time to another, both of them included, in order."""
