@@ -12,7 +12,8 @@ Rules:
 * A list may hold thousands of tools, and thousands others a second later. What is kept for each is a
   `ListedTool`, text and bytes that the collector of cycles need not know of: a list of any length is a few
   objects to it, and brings none of its rounds. A `Definition`, which it does look after, is made when a tool
-  is touched, and is one object for as long as somebody holds it.
+  is touched, and is one object for as long as somebody holds it or a list that has the tool: what is compiled
+  for it is kept for as long.
 * `build_tool` is pure and may run in any thread. Asking a list for a definition by name belongs to the thread
   of its table; to go through all of them touches no table, and may be done anywhere.
 """
@@ -37,13 +38,14 @@ _INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
 class ListedTool(msgspec.Struct, gc=False, eq=False):
-    """One listed tool as a table keeps it. Nothing in it can be part of a cycle.
+    """One listed tool as a table keeps it. Nothing in it can be part of a cycle: a definition is text, too.
 
     Attributes:
         name: As for `Definition`, and so are `digest`, `raw` and `whole`.
         place: What tells it from all that differ in any value.
         spellings: The digests, one behind the other, of the spellings that it is known by.
         holders: How many of the lists that somebody holds have it.
+        touched: Its definition, once it was asked for by name.
     """
 
     name: str
@@ -53,6 +55,7 @@ class ListedTool(msgspec.Struct, gc=False, eq=False):
     place: str
     spellings: bytes
     holders: int = 0
+    touched: Definition | None = None
 
     def __repr__(self) -> str:
         return f"<ListedTool {self.name}>"
@@ -145,7 +148,7 @@ class Catalog:
     def get(self, name: str) -> Definition | None:
         """Give the definition of the tool `name`, or `None`."""
         tool = self._by_name.get(name)
-        return None if tool is None else self._define(tool)
+        return None if tool is None else tool.touched or self._define(tool)
 
     def shows(self, name: str, digest: str) -> bool:
         """Whether it has exactly this definition under this name; makes none."""
@@ -153,7 +156,8 @@ class Catalog:
         return tool is not None and tool.digest == digest
 
     def __getitem__(self, name: str) -> Definition:
-        return self._define(self._by_name[name])
+        tool = self._by_name[name]
+        return tool.touched or self._define(tool)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name

@@ -9,8 +9,8 @@ Rules:
   said that he takes them (`slowly`, then `leave_steps`).
 * What very same bytes have given before is found without reading them. A definition may be spelled in any
   number of ways; the first `SPELLINGS` are known again.
-* A definition that was asked for by name is one object for as long as somebody holds it, whether or not a
-  list still has it.
+* A definition that was asked for by name is one object for as long as a list has it, and after that for as
+  long as somebody holds it.
 * A table belongs to the thread of its loop.
 """
 
@@ -189,10 +189,11 @@ class _Index:
         self.shown: WeakValueDictionary[str, Definition] = WeakValueDictionary()
 
     def define(self, tool: ListedTool) -> Definition:
-        """Give the one definition of a tool."""
+        """Give the one definition of a tool that was not touched yet."""
         found = self.shown.get(tool.place)
         if found is None:
             found = self.shown[tool.place] = definition_of(tool)
+        tool.touched = found
         return found
 
     def hold(self, tool: ListedTool) -> ListedTool:

@@ -201,6 +201,10 @@ class TestTable:
         catalog = table.catalog(tools(table, "a"))
         held = catalog["a"]
         assert catalog.get("a") is catalog["a"] is held
+        compiled = weakref.WeakKeyDictionary({held: "for as long as the list is there"})
+        del held
+        held = catalog["a"]
+        assert held in compiled
         del catalog
         assert len(table) == 0
         assert table.catalog(tools(table, "b", "a"))["a"] is held
@@ -230,11 +234,12 @@ class TestTable:
         catalog = table.catalog([table.intern(raw())])
         other = table.catalog([table.intern(json.dumps(SEARCH, indent=1).encode()), *tools(table, "b")])
         watched = weakref.ref(catalog["search"])
-        assert sizes(table) == (2, 3, 2, 0)
+        assert sizes(table) == (2, 3, 2, 1)
         del catalog
-        assert watched() is None
+        assert watched() is other["search"]
         assert table.find(raw()) is not None
         del other
+        assert watched() is None
         assert sizes(table) == (0, 0, 0, 0)
 
     def test_any_number_of_spellings_takes_no_more_room_than_a_few(self):
@@ -457,7 +462,8 @@ class TestTheCollectorsWork:
         before = len(gc.get_objects())
         held = [catalog[f"tool-{number}"] for number in range(100)]
         assert len(gc.get_objects()) - before <= 2 * len(held) + 10
-        del held
+        assert catalog["tool-7"] is held[7]
+        del held, catalog
         assert len(gc.get_objects()) - before <= 10
 
     def test_reading_replacing_and_letting_go_bring_no_round(self):
