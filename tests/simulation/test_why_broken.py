@@ -7,6 +7,7 @@ what the record says of real calls, changed in one place; each has to be seen by
 from __future__ import annotations
 
 import copy
+import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,6 +23,7 @@ from tests.simulation.driver import Run, run_story
 from tests.simulation.ground_why import Explained
 from tests.simulation.kernel import run_world
 from tests.simulation.oracle import judge
+from tests.simulation.simulate import STORIES
 from tests.simulation.test_oracle_broken import call, listed, sleeping, story
 from tests.simulation.world import Way
 
@@ -51,6 +53,10 @@ NO_PLAN = story(
     s.EvictKey(at=1.5, who="alice", server="files"),
     call(3, 1),
 )
+PASSED = s.Story.from_json(
+    json.loads((STORIES / "place-held-by-a-pass-before-another-one.json").read_text(encoding="utf-8"))
+)
+"""A call waits for a place of one whose door makes it once more."""
 
 
 SOUND: dict[int, Run] = {}
@@ -342,3 +348,25 @@ def test_a_call_that_did_not_end_well_is_explained_twice(told: s.Story) -> None:
         ("over", "why"),
     ]
     assert all(each.told["use"]["call_id"] == fact.call for each in same)
+
+
+PASSES: dict[str, Callable[[Any], None]] = {
+    "with another code": lambda clause: clause.update(
+        text=clause["text"].replace("connection-lost", "overloaded")
+    ),
+    "as one that was answered": lambda clause: clause["facts"].update(outcome="ok"),
+    "half a second later": lambda clause: clause["facts"].update(ended=clause["facts"]["ended"] + 0.5),
+    "not at all": lambda clause: clause["facts"].pop("ended"),
+    "before it began": lambda clause: clause["facts"].update(leased=-5.0),
+}
+
+
+@pytest.mark.parametrize("how", PASSES)
+def test_how_a_pass_ended_that_another_one_followed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = sound(PASSED)
+    facts = run.ground.facts
+    fact = next(each for each in facts if isinstance(each, Explained) and each.call == "c19")
+    body = copy.deepcopy(dict(fact.told))
+    PASSES[how](_clause(body, "sibling"))
+    monkeypatch.setattr(fact, "told", body)
+    assert "W4" in {violation.rule for violation in check_why(facts, run.law())}
