@@ -8,6 +8,8 @@ form (a tree whose branches are like its root). Rules:
 * What is cut takes the place of its definition where nobody needs that one whole; else it gets a new one.
 * A definition that nothing refers to any more is left out: it may tell of what was cut.
 * References into what has not moved keep their text.
+* A resource (a part with a URI of its own) may stand whole and, under another name and without its URI, cut.
+  What its references mean is read in the copy that they stand in: in the whole one they keep their text.
 """
 
 from __future__ import annotations
@@ -180,7 +182,7 @@ class Assembly:
                 if self._cut.get(at) == at:
                     holders.setdefault(key, {})[name] = self._written_cut(self._cutter.node(at), at)
                 elif self._whole.get(at) == at:
-                    holders.setdefault(key, {})[name] = self._written_whole(held[name], at)
+                    holders.setdefault(key, {})[name] = self._written_whole(held[name], at, at)
         added = holders.setdefault(self._holder, {})
         for target, place in self._cut.items():
             if place != target:
@@ -193,7 +195,7 @@ class Assembly:
                     for key, value in whole.items()
                     if key not in (*DEFINITIONS, "$schema", "$id", "id", "$anchor", "$dynamicAnchor")
                 }
-            added[name] = self._written_whole(whole, path)
+            added[name] = self._written_whole(whole, path, path)
         out = {key: value for key, value in root.items() if key not in DEFINITIONS or holders.get(key)}
         return {**out, **{key: value for key, value in holders.items() if value}}
 
@@ -203,55 +205,67 @@ class Assembly:
         if isinstance(reference, Moved):
             out["$ref"] = pointer(self._cut[reference.target])
         elif isinstance(reference, str):
-            out["$ref"] = self._text(reference, path)
-        self._mapped(out, path)
-        return self._rebuilt(out, path, cut=True)
+            out["$ref"] = self._text(reference, path, None)
+        self._mapped(out, path, None)
+        return self._rebuilt(out, path, None)
 
-    def _written_whole(self, node: Any, path: Path) -> Any:
+    def _written_whole(self, node: Any, path: Path, top: Path) -> Any:
+        """Write what stays whole, as a part of what stands whole from `top` on."""
         if not isinstance(node, dict):
             return node
         out = dict(node)
         if isinstance(node.get("$ref"), str):
-            out["$ref"] = self._text(node["$ref"], path)
-        self._mapped(out, path)
-        out = self._rebuilt(out, path, cut=False)
+            out["$ref"] = self._text(node["$ref"], path, top)
+        self._mapped(out, path, top)
+        out = self._rebuilt(out, path, top)
         return node if out.keys() == node.keys() and all(out[key] is node[key] for key in out) else out
 
-    def _rebuilt(self, out: dict[str, Any], path: Path, *, cut: bool) -> dict[str, Any]:
+    def _rebuilt(self, out: dict[str, Any], path: Path, top: Path | None) -> dict[str, Any]:
         for key, value in out.items():
             if path == () and key in DEFINITIONS:
                 continue
             if key in IN_MAPPING and isinstance(value, dict):
-                members: Any = {at: self._member(one, (*path, key, at), cut) for at, one in value.items()}
+                members: Any = {at: self._member(one, (*path, key, at), top) for at, one in value.items()}
                 out[key] = value if all(members[at] is value[at] for at in value) else members
             elif key in IN_LIST and isinstance(value, list):
-                members = [self._member(one, (*path, key, at), cut) for at, one in enumerate(value)]
+                members = [self._member(one, (*path, key, at), top) for at, one in enumerate(value)]
                 out[key] = value if all(map(_same, members, value)) else members
             elif key in AS_VALUE:
-                out[key] = self._member(value, (*path, key), cut)
+                out[key] = self._member(value, (*path, key), top)
         return out
 
-    def _member(self, node: Any, path: Path, cut: bool) -> Any:
-        origin = self._cutter.origins.get(id(node)) if cut and isinstance(node, dict) else None
+    def _member(self, node: Any, path: Path, top: Path | None) -> Any:
+        if top is not None:
+            return self._written_whole(node, path, top)
+        origin = self._cutter.origins.get(id(node)) if isinstance(node, dict) else None
         if origin is not None and node is not self._document.at(origin):
             return self._written_cut(node, origin)
-        return self._written_whole(node, path if origin is None else origin)
+        whole = path if origin is None else origin
+        return self._written_whole(node, whole, whole)
 
-    def _text(self, reference: str, path: Path) -> str:
+    def _text(self, reference: str, path: Path, top: Path | None) -> str:
         target = self._document.resolve(reference, path)
         if target is None:
             return reference
         place = self._found(target)
         if place is None:
             raise CannotCut("a part of it refers to what is no longer there")
-        resource = self._document.resource(path)
-        if resource == () or resource in self._lost:
-            return reference if place == target and resource == () else pointer(place)
-        if place != target:
+        text = self._said(reference, target, place, path, top)
+        if text is None:
             raise CannotCut("a part of it that has a name of its own refers to what is cut")
-        return reference
+        return text
 
-    def _mapped(self, out: dict[str, Any], path: Path) -> None:
+    def _said(self, reference: str, target: Path, place: Path, path: Path, top: Path | None) -> str | None:
+        """Say where a reference at `path` leads, whose target stands at `place`; `None` where it cannot."""
+        resource = self._document.resource(path)
+        whole = top is not None and resource[: len(top)] == top
+        if resource == () or (resource in self._lost and not whole):
+            return reference if place == target and resource == () else pointer(place)
+        # what stands whole brings along what it refers to in itself
+        inside = whole and target[: len(resource)] == resource
+        return reference if inside or place == target else None
+
+    def _mapped(self, out: dict[str, Any], path: Path, top: Path | None) -> None:
         """Write the references of a `discriminator`, which tell a reader of branches by name."""
         discriminator = out.get("discriminator")
         mapping = discriminator.get("mapping") if isinstance(discriminator, dict) else None
@@ -259,14 +273,14 @@ class Assembly:
             return
         kept: dict[str, Any] = {}
         for name, reference in mapping.items():
-            target = (
-                self._document.resolve(reference, path)
-                if isinstance(reference, str) and reference.startswith("#")
-                else None
-            )
-            place = None if target is None else self._cut.get(target) or self._found(target)
-            if target is None or place is not None:
-                kept[name] = reference if place is None or place == target else pointer(place)
+            text, target = reference, None
+            if isinstance(reference, str) and reference.startswith("#"):
+                target = self._document.resolve(reference, path)
+            if target is not None:
+                place = (self._cut.get(target) if top is None else None) or self._found(target)
+                text = None if place is None else self._said(reference, target, place, path, top)
+            if target is None or text is not None:
+                kept[name] = text
         if kept != mapping:
             out["discriminator"] = {**out["discriminator"], "mapping": kept}
 

@@ -51,6 +51,54 @@ def test_a_part_that_was_a_schema_of_its_own_refers_to_the_whole_once_it_is_cut(
     assert [list(part) for part in result["$defs"].values()] == [["properties", "$defs"]]
 
 
+def test_a_part_that_is_a_schema_of_its_own_and_is_also_cut_keeps_what_it_calls_its_own() -> None:
+    part = {
+        "$id": "sub.json",
+        "properties": {"m": {"$ref": "#/$defs/V"}, "token": TEXT},
+        "discriminator": {"propertyName": "m", "mapping": {"v": "#/$defs/V"}},
+        "$defs": {"V": {"minLength": 2}},
+    }
+    schema = {
+        "$defs": {"Q": part, "V": {"minLength": 9}},
+        "properties": {"token": TEXT, "n": {"$ref": "#/$defs/Q"}},
+        "allOf": [{"$ref": "#/$defs/Q"}],
+    }
+    result = judged(schema, takes={"m": "ab", "n": {"m": "ab"}}, refuses={"n": {"m": "a"}})
+    assert not validator(result).is_valid({"m": "a"})
+    assert result["$defs"]["Q"] == part
+    bare = result["$defs"]["Q2"]
+    assert bare["properties"] == {"m": {"$ref": "#/$defs/Q2/$defs/V"}}
+    assert bare["discriminator"]["mapping"] == {"v": "#/$defs/Q2/$defs/V"}
+
+
+def test_what_tells_branches_by_name_means_whole_ones_in_what_stays_whole() -> None:
+    told = {"propertyName": "k", "mapping": {"p": "#/$defs/P"}}
+    schema = {
+        "$defs": {
+            "P": {"properties": {"token": TEXT, "a": TEXT}},
+            "H": {"discriminator": told, "oneOf": [{"$ref": "#/$defs/P"}]},
+        },
+        "properties": {"token": TEXT, "n": {"$ref": "#/$defs/H"}},
+        "allOf": [{"discriminator": told, "oneOf": [{"$ref": "#/$defs/P"}]}],
+    }
+    result = cut(schema)
+    assert result["$defs"]["H"] == schema["$defs"]["H"]
+    assert result["$defs"]["P"] == schema["$defs"]["P"]
+    assert result["allOf"][0]["discriminator"]["mapping"] == {"p": "#/$defs/P2"}
+    assert result["allOf"][0]["oneOf"] == [{"$ref": "#/$defs/P2"}]
+
+
+def test_a_part_that_refers_out_of_itself_to_what_has_moved_cannot_say_so() -> None:
+    schema = {
+        "$id": "https://example.com/tool",
+        "$defs": {
+            "Q": {"$id": "sub.json", "properties": {"m": {"$ref": "tool#/properties/token"}}},
+        },
+        "properties": {"token": TEXT, "n": {"$ref": "#/$defs/Q"}},
+    }
+    assert "of its own refers to what is cut" in why(schema)
+
+
 @pytest.mark.parametrize("name", [{"$anchor": "secret"}, {"$id": "https://example.com/secret"}])
 def test_a_part_with_a_name_of_its_own_is_not_moved(name: dict[str, str]) -> None:
     """It would be there twice by that name, or not where others look for it."""
