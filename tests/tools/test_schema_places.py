@@ -58,13 +58,15 @@ def test_a_part_that_is_a_schema_of_its_own_and_is_also_cut_keeps_what_it_calls_
         "discriminator": {"propertyName": "m", "mapping": {"v": "#/$defs/V"}},
         "$defs": {"V": {"minLength": 2}},
     }
-    schema = {
+    schema: dict[str, Any] = {
         "$defs": {"Q": part, "V": {"minLength": 9}},
         "properties": {"token": TEXT, "n": {"$ref": "#/$defs/Q"}},
         "allOf": [{"$ref": "#/$defs/Q"}],
     }
     result = judged(schema, takes={"m": "ab", "n": {"m": "ab"}}, refuses={"n": {"m": "a"}})
-    assert not validator(result).is_valid({"m": "a"})
+    judge = validator(result)
+    assert judge is not None
+    assert not judge.is_valid({"m": "a"})
     assert result["$defs"]["Q"] == part
     bare = result["$defs"]["Q2"]
     assert bare["properties"] == {"m": {"$ref": "#/$defs/Q2/$defs/V"}}
@@ -73,7 +75,7 @@ def test_a_part_that_is_a_schema_of_its_own_and_is_also_cut_keeps_what_it_calls_
 
 def test_what_tells_branches_by_name_means_whole_ones_in_what_stays_whole() -> None:
     told = {"propertyName": "k", "mapping": {"p": "#/$defs/P"}}
-    schema = {
+    schema: dict[str, Any] = {
         "$defs": {
             "P": {"properties": {"token": TEXT, "a": TEXT}},
             "H": {"discriminator": told, "oneOf": [{"$ref": "#/$defs/P"}]},
