@@ -138,6 +138,9 @@ async def test_a_stream_that_is_lost_while_its_post_is_under_way_is_what_happene
     with pytest.raises(WireClosed, match="the stream ended"):
         await trip.run(Nothing(), float("inf"))
     assert trip.over
+    another = made.trip(Rpc("tools/call", b"{}"), [])
+    another.failed(WireClosed("the stream ended", local=False))
+    assert another.over  # before its task has had its turn
 
 
 async def test_what_a_post_is_answered_with_beside_an_answer_is_heard():

@@ -9,7 +9,7 @@ import trio
 
 from afpool.client._subscription import acknowledges, subscription_of
 from afpool.protocol import decode_message
-from afpool.testing import Body, Drop, Hang, HoldStream, JsonRpcError, RawBytes, Result, Status
+from afpool.testing import Body, Drop, Hang, HoldStream, JsonRpcError, RawBytes, Result, Rule, Status
 from tests.pool.bound_kit import NOTES, furnish
 from tests.pool.kit import ALICE, LIST_CHANGED, memory_world, until, world
 
@@ -72,6 +72,23 @@ async def test_an_acknowledgement_of_another_subscription_is_none(jumping):
         await it.server.wait_for("subscriptions/listen", 2)  # the first was not acknowledged
         first, second = it.server.arrivals("subscriptions/listen")
         assert second.time - first.time == pytest.approx(11, abs=1)
+
+
+async def test_an_acknowledgement_of_another_subscription_is_none_on_a_shared_stream_either():
+    async with memory_world(era="stateless") as (memory, _, pool):
+        others = HoldStream([acknowledged({"toolsListChanged": True}, subscriptionId=999)])
+        memory.engine.rules.add(Rule("subscriptions/listen", others))
+        await pool.tools(ALICE)
+        assert pool.statistics().actors[0].stream == "connecting"
+
+
+async def test_a_server_that_announces_nothing_but_logs_is_listened_to_for_those():
+    async with world(pool={"on_log": lambda *_: None}) as it:
+        furnish(it.server.offers)
+        it.server.advertise.list_changed = False
+        await it.tool()
+        assert it.server.streams == 1
+        assert stream(it) == "unsupported"  # of lists nothing is heard
 
 
 async def test_a_server_without_announcements_is_not_asked():

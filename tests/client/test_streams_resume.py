@@ -10,7 +10,7 @@ import trio
 from afpool import Identity, Issued, Server, header_map
 from afpool.client._answer_sink import AnswerSink
 from afpool.client._resume import event_id_header
-from afpool.testing import BreakOff, Hang, Hold, Sse, Status, progress_tool, sleep_tool
+from afpool.testing import BreakOff, Drop, Hang, Hold, Sse, Status, progress_tool, sleep_tool
 from tests.pool.kit import ALICE, quiet, refused, start, until, world
 
 
@@ -93,6 +93,7 @@ async def test_a_stream_without_an_event_id_is_lost(jumping):
         (Status(400, body=b"Bad Request: No valid session ID provided"), "session-handle-lost", 1),
         (Status(400, body=b"unknown event"), "connection-lost", 1),
         (Status(500), "connection-lost", 3),
+        (Drop(), "connection-lost", 3),
         (Status(408), "connection-lost", 3),
         (Status(409), "connection-lost", 3),
         (Status(429, headers={"retry-after": "2"}), "connection-lost", 3),
