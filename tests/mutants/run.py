@@ -98,24 +98,17 @@ def _job(mutant: Mutant, tree: Path) -> dict[str, Any]:
     return {**job, "usual": {}, "imports": False}
 
 
-def in_forks(mutants: list[Mutant], tree: Path, workers: int) -> Iterator[Verdict]:
-    """Yield those that are noticed there.
-
-    Raises:
-        SystemExit: A named test fails on the unbroken code.
-    """
+def in_forks(mutants: list[Mutant], tree: Path, workers: int, unfit: list[str]) -> Iterator[Verdict]:
+    """Yield those that are noticed there; named tests that fail on the unbroken code are put into `unfit`."""
     by_name = {mutant.name: mutant for mutant in mutants}
     jobs = [_job(mutant, tree) for mutant in mutants]
     named = sum(len(mutant.tests) for mutant in mutants)
-    unfit = []
     for said in forking.verdicts(tree, jobs, workers=workers, control=100 * named, alone=False):
         if said["name"] == forking.CONTROL:
             unfit.append(said["by"])
             print(f"fails on the unbroken code: {said['by']}", flush=True)
         elif said["verdict"] == "killed" and not said["by"].startswith("end of process"):
             yield Verdict(by_name[said["name"]], "killed", said["seconds"], said["by"], "fork")
-    if unfit:
-        raise SystemExit("the named tests do not pass on the unbroken code")
 
 
 # ------------------------------------------------------------------------------------------------ on disk
@@ -196,11 +189,12 @@ def main() -> int:
     began = time.monotonic()
     width = max(len(mutant.name) for mutant in mutants)
     verdicts: list[Verdict] = []
+    unfit: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         unbroken = Path(folder).resolve()
         forking.copy_tree(ROOT, unbroken)  # once, so that whoever edits the tree meanwhile disturbs nothing
         try:
-            for verdict in _all(mutants, unbroken, options.jobs):
+            for verdict in _all(mutants, unbroken, options.jobs, unfit):
                 verdicts.append(verdict)
                 mutant, word, seconds, by, way = verdict
                 shown = f"{mutant.name:<{width}}  {word:<14}  {seconds:5.1f} s  {way:<4}  "
@@ -212,13 +206,16 @@ def main() -> int:
     ways = Counter(verdict.way for verdict in verdicts)
     shown = f"{len(mutants) - wrong} of {len(mutants)} mutants killed in {time.monotonic() - began:.0f} s"
     print(f"{shown}; {ways['fork']} in forks, {ways['disk']} on disk")
+    if unfit:
+        print("the named tests do not pass on the unbroken code")
+        return 2
     return 1 if wrong else 0
 
 
-def _all(mutants: list[Mutant], unbroken: Path, workers: int) -> Iterator[Verdict]:
+def _all(mutants: list[Mutant], unbroken: Path, workers: int, unfit: list[str]) -> Iterator[Verdict]:
     apply = [mutant for mutant in mutants if applied(mutant, unbroken) is not None]
     left = {mutant.name: mutant for mutant in mutants}
-    for verdict in in_forks(apply, unbroken, workers) if apply else ():
+    for verdict in in_forks(apply, unbroken, workers, unfit) if apply else ():
         del left[verdict.mutant.name]
         yield verdict
     yield from on_disk(list(left.values()), unbroken, workers)
