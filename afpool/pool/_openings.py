@@ -420,7 +420,11 @@ class Openings:
             client.kill()
             self.counts.killed += 1
         finally:
+            shown = client.shown
+            leaving = [] if shown is None else [pool.catalogs.table.slowly(shown.catalog)]
+            del shown
             self._closed(actor, client, reason)
+            await pool.catalogs.let_go(leaving)  # thousands of tools in one step would hold the loop
 
     def _closed(self, actor: KeyActor, client: Client, reason: str) -> None:
         if client.entry is not None:

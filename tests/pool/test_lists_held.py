@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from itertools import pairwise
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
+from afpool._base.definition_table import STEP
 from afpool.testing import FakeTool
 from tests.pool.kit import ALICE, BOB, memory_world, person, until, world
 
@@ -92,6 +94,26 @@ async def test_a_pool_that_reads_thousands_of_tools_holds_a_few_objects(still: N
             await w.pool.refresh(ALICE, "files")
             gc.collect()
             assert len(gc.get_objects()) - before < count / 10
+
+
+async def test_the_list_of_a_closed_client_goes_in_slices(still: None) -> None:
+    async with world(tools=listed(4 * STEP)) as w, trio.open_nursery() as nursery:
+        await w.pool.tools(ALICE, "files")
+        table, sizes = w.pool.catalogs.table, []
+        assert len(table) == 4 * STEP
+
+        async def watch() -> None:
+            while True:
+                sizes.append(len(table))
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(watch)
+        w.pool.invalidate(server="files", reason="for the test")
+        await until(lambda: len(table) == 0)
+        nursery.cancel_scope.cancel()
+        # between two looks, and behind the last one, the other task may have had two turns
+        assert all(before - after <= 2 * STEP for before, after in pairwise(sizes))
+        assert sizes[-1] <= 2 * STEP
 
 
 async def test_a_list_goes_with_its_client_and_waits_for_no_collector(still: None) -> None:
