@@ -131,12 +131,14 @@ async def test_a_suspect_is_not_judged_by_a_loop_that_was_held(tmp_path: Path):
                 hold = True
 
         pool.records.tap(on_event=seen)
-        async with trio.open_nursery() as nursery:
-            for number in range(3):
-                nursery.start_soon(lambda n: asked(tool, seconds=DEADLINE, n=n), number)
-        await until(lambda: "suspect" in [event.kind for event in pool.records.events])
+        with trio.fail_after(60):
+            # on a busy machine a call may be over before its request has left: that says nothing of anybody
+            while "suspect" not in [event.kind for event in pool.records.events]:
+                async with trio.open_nursery() as nursery:
+                    for number in range(3):
+                        nursery.start_soon(lambda n: asked(tool, seconds=DEADLINE, n=n), number)
+        await until(lambda: not hold)
         await trio.sleep(4 * LIMITS["ping_timeout"])
-        assert not hold
         assert "silent" not in [event.kind for event in pool.records.events]
         assert actor.machine.client is client
 
