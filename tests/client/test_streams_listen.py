@@ -76,10 +76,13 @@ async def test_an_acknowledgement_of_another_subscription_is_none(jumping):
 
 async def test_an_acknowledgement_of_another_subscription_is_none_on_a_shared_stream_either():
     async with memory_world(era="stateless") as (memory, _, pool):
-        others = HoldStream([acknowledged({"toolsListChanged": True}, subscriptionId=999)])
-        memory.engine.rules.add(Rule("subscriptions/listen", others))
+        memory.engine.rules.add(Rule("subscriptions/listen", HoldStream()))
         await pool.tools(ALICE)
-        assert pool.statistics().actors[0].stream == "connecting"
+        listener = pool.actors()[0].machine.client.handle.listener
+        for subscription, state in ((999, "connecting"), (listener.subscription, "listening")):
+            told = acknowledged({"toolsListChanged": True}, subscriptionId=subscription)
+            listener.heard(decode_message(json.dumps(told).encode()))
+            assert pool.statistics().actors[0].stream == state
 
 
 async def test_a_server_that_announces_nothing_but_logs_is_listened_to_for_those():

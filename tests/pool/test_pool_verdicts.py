@@ -14,6 +14,7 @@ import trio
 
 import afpool
 from afpool import AfpoolError
+from afpool.client._answer_sink import AnswerSink
 from afpool.testing import (
     REQUEST_ID,
     Body,
@@ -33,7 +34,8 @@ from afpool.testing import (
     fail_tool,
     sleep_tool,
 )
-from tests.pool.kit import ALICE, quiet, start, until, world
+from afpool.transports import HttpExchange
+from tests.pool.kit import ALICE, quiet, refused, start, until, world
 
 if TYPE_CHECKING:
     from afpool.testing import Action
@@ -318,3 +320,20 @@ async def test_a_late_answer_is_nobody_elses(era: str):
             assert (await listed["echo"].call({"n": number}, identity=ALICE)).text == f'{{"n": {number}}}'
         await until(lambda: not w.pool.settling)
         quiet(w.pool)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+async def test_without_memory_the_verdict_is_what_had_left_by_then(sent, monkeypatch):
+    def none_left(*_: Any) -> Any:
+        raise MemoryError
+
+    async with world() as w:
+        tool = await w.tool()
+        if sent:
+            monkeypatch.setattr(AnswerSink, "data", none_left)
+        else:
+            monkeypatch.setattr(HttpExchange, "run", none_left)
+        code, delivery = ("connection-lost", "in-doubt") if sent else ("overloaded", "not-sent")
+        error = await refused(tool.call({}, identity=ALICE), code, delivery)
+        assert (w.sent(), error.__context__) == (int(sent), None)
+        monkeypatch.undo()
