@@ -42,8 +42,8 @@ def run(
         tests = tests or imports or reach.of(places.around(change))
         tests = within(named_after(change.file, tests), budget)
         names = [test.name for test in tests]
-        if not only and places.outside(change):
-            names += LOOKING
+        if places.outside(change):
+            names += [name for name in LOOKING if not only or any(part in name for part in only)]
         if names:
             usual = {test.name: (test.seconds, test.work) for test in tests}
             job: dict[str, Any] = {
