@@ -75,9 +75,10 @@ async def test_an_answer_that_comes_for_ever_byte_by_byte_ends_at_the_deadline(f
 async def test_what_comes_behind_an_answer_is_no_answer_to_the_next_call(gap: float):
     """A second answer behind the first, at once or a moment later: nobody who looks takes it for his own."""
     answers = 0
+    forged_sent = trio.Event()
 
     async def on_call(stream: Any, number: bytes) -> None:
-        nonlocal answers
+        nonlocal answers, forged_sent
         answers += 1
         first = http(result(number, f"answer {answers}"))
         forged = http(result(number, "forged"))
@@ -87,13 +88,17 @@ async def test_what_comes_behind_an_answer_is_no_answer_to_the_next_call(gap: fl
             await stream.send_all(forged)
         else:
             await stream.send_all(first + forged)
+        forged_sent.set()
 
     with trio.fail_after(PATIENCE):
         async with odd_pool(on_call) as (_, pool):
             tool = (await pool.tools(ALICE))["echo"]
             for n in range(1, 6):
                 assert (await tool.call({"n": n}, identity=ALICE)).text == f"answer {n}"
-                await trio.sleep(gap * 20)
+                await (
+                    forged_sent.wait()
+                )  # on loopback it is there then: the next call finds it before it asks
+                forged_sent = trio.Event()
 
 
 @pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
