@@ -13,7 +13,7 @@ import trio
 
 import afpool
 from afpool import Identity, Tool, ToolContext, bearer
-from afpool.artifacts import ArtifactError, ArtifactStoreError
+from afpool.artifacts import ArtifactError, ArtifactStoreClosedError, ArtifactStoreError
 from afpool.tools import (
     HOST_FILLED_PLACEHOLDER,
     answer_calls,
@@ -60,8 +60,8 @@ async def wants(chance: random.Random, shelf: Shelf | None, who: Identity, owned
         until = chance.choice((None, trio.current_time() + 0.3, trio.current_time() + 90))
         try:
             found = await resolve_wants(shelf, who, "t", WANTS, args, schema, deadline=until)
-        except (afpool.DeadlineExceeded, ArtifactStoreError):
-            continue  # the shelf is slow, or broken
+        except (afpool.DeadlineExceeded, ArtifactStoreError, ArtifactStoreClosedError):
+            continue  # the shelf is slow, broken or closed
         except ArtifactError as error:
             wrong.append(f"resolving {args!r} raised {error!r}")
             continue
