@@ -15,8 +15,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
-import attrs
-
 from .._base.errors import ANSWERED, IN_DOUBT, NOT_SENT, AfpoolError, ToolFailed
 from .._base.use import Use
 from ..artifacts import ArtifactMinted, ArtifactRefused, ArtifactResolved
@@ -176,16 +174,6 @@ def clean(use: Use, scrubber: Scrubber) -> None:
         use.shown = scrubber.raw(use.shown)
     if use.facts is not None:
         use.facts = [(stage, scrubber.text(word), at) for stage, word, at in use.facts]
-
-
-def clean_ticket(meta: ArtifactMeta, scrubber: Scrubber | None) -> ArtifactMeta:
-    """Give a ticket without what is secret in the words that its putter chose."""
-    if scrubber is None:
-        return meta
-    label = None if meta.label is None else scrubber.text(meta.label)
-    return attrs.evolve(
-        meta, kind=scrubber.text(meta.kind), media_type=scrubber.text(meta.media_type), label=label
-    )
 
 
 def fitted(raw: bytes, shown: Mapping[Any, Any] | None) -> bytes:

@@ -105,7 +105,7 @@ class CallRecord:
         told = self._books.on_minted
         if isinstance(fact, ArtifactMinted) and told is not None and self.scope is not None:
             try:
-                told(kept.clean_ticket(fact.meta, self._scrubber), self.scope, use)
+                told(fact.meta, self.scope, use)
             except Exception as error:  # noqa: BLE001 -- whatever listens, the put has happened
                 logger.warning("on_minted raised %s", type(error).__name__)
         if self.listened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
@@ -159,6 +160,27 @@ async def test_a_further_call_that_is_repeated_goes_on_under_its_own_id(autojump
         ]
         await tool.execute({"n": 3}, ctx)
         assert ids(w.server)[-1] == "mine.3"
+
+
+async def test_a_pass_after_its_door_has_ended_goes_on_under_the_id_of_the_one_before(autojump_clock):
+    async with world(**recognising(Asked())) as w:
+        w.server.recognise_repeats(KEY)
+        tool, use = await w.tool(), door()
+        use.parent = "outer"
+        w.server.on("tools/call", LOST, times=1)
+
+        def ends(told: Use) -> str:
+            w.pool.records.file(told)  # whoever dispatched it has not waited for it
+            return "repeat"
+
+        w.pool.on_in_doubt = ends
+        await tool.execute({}, attrs.evolve(context(use), call_id="another"))
+        assert ids(w.server) == ["mine", "mine"]
+        assert w.server.execution_count("echo") == 1
+        assert [(each.call_id, each.parent, each.repeat) for each in w.pool.records.uses] == [
+            ("mine", "outer", 0),
+            ("mine", "outer", 1),
+        ]
 
 
 async def test_a_call_with_a_use_that_is_filed_has_its_own():
