@@ -116,12 +116,9 @@ def shown_args_of(tool: object, args: Any) -> Any:
     if not callable(view):
         return args
     try:
-        shown: object = view(args)
-        if shown is args or isinstance(shown, Mapping):
-            return shown
-        if inspect.iscoroutine(shown):
-            shown.close()
-        why = f"it gave {type(shown).__name__}"
+        return _asked(view, args)
+    except _NoView as error:
+        why = str(error)
     except Exception as error:  # noqa: BLE001 -- whatever went wrong, nothing was judged
         why = type(error).__name__
     logger.warning("a tool's view of its arguments failed (%s); the record shows none of them", why)
@@ -160,12 +157,27 @@ def _view_of(tool: object) -> ShownArgs | None:
     return cast("ShownArgs", view) if callable(view) else None
 
 
+class _NoView(TypeError):
+    """What a view gave is nothing that could be shown."""
+
+
+def _asked(view: Callable[[Any], object], args: Any) -> Any:
+    """Ask one view, wherever it stands among others.
+
+    Raises:
+        _NoView: It gave neither a mapping nor the arguments themselves.
+    """
+    shown = view(args)
+    if shown is args or isinstance(shown, Mapping):
+        return shown
+    if inspect.iscoroutine(shown):
+        shown.close()  # nobody awaits it
+    raise _NoView(f"it gave {type(shown).__name__}")
+
+
 def _both(first: ShownArgs, second: ShownArgs) -> ShownArgs:
     def view(args: JsonObject) -> JsonObject:
-        shown = first(args)
-        if shown is not args and not isinstance(shown, Mapping):
-            raise TypeError("the view beneath gave no mapping")
-        return second(shown)
+        return cast("JsonObject", _asked(second, _asked(first, args)))
 
     return view
 

@@ -105,12 +105,12 @@ def read_signature(fn: Callable[..., Any], tool: str, wants: Mapping[str, str] |
             raise TypeError(
                 f"tool {tool!r}: the parameter {name!r} has no name that a model could give an argument by"
             )
-        if _is_context(parameter):
+        hint = ToolContext if _named_context(parameter) else _resolved(fn, parameter, tool)
+        if _is_context(hint):
             if context is not None:
                 raise TypeError(f"tool {tool!r}: {context!r} and {name!r} both take the context")
             context = name
             continue
-        hint = _resolved(fn, parameter, tool)
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = hint
             continue
@@ -126,11 +126,30 @@ def read_signature(fn: Callable[..., Any], tool: str, wants: Mapping[str, str] |
     return Signature(schema, summary, context, read)
 
 
-def _is_context(parameter: inspect.Parameter) -> bool:
+def _named_context(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter says by its name, or in words, that it takes the context.
+
+    The words are not resolved: the class may be imported for type checkers only. Where annotations are
+    postponed, what was quoted arrives quoted twice.
+    """
     annotation = parameter.annotation
-    if isinstance(annotation, str):  # not resolved: it may be imported for type checkers only
-        return annotation.rpartition(".")[2] == "ToolContext"
-    return annotation is ToolContext or (annotation is parameter.empty and parameter.name == "ctx")
+    if annotation is parameter.empty:
+        return parameter.name == "ctx"
+    if not isinstance(annotation, str):
+        return False
+    bare = annotation.strip()
+    while len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"":
+        bare = bare[1:-1].strip()
+    return bare.rpartition(".")[2] == "ToolContext"
+
+
+def _is_context(hint: Any) -> bool:
+    """Whether an annotation is the context, by whatever name it was imported; or that, or nothing."""
+    if typing.get_origin(hint) is Annotated:
+        return _is_context(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return {*typing.get_args(hint)} == {ToolContext, type(None)}
+    return hint is ToolContext
 
 
 def _resolved(fn: Callable[..., Any], parameter: inspect.Parameter, tool: str) -> Any:
@@ -143,10 +162,14 @@ def _resolved(fn: Callable[..., Any], parameter: inspect.Parameter, tool: str) -
     try:
         return typing.get_type_hints(holder, globalns=scope, include_extras=True)[parameter.name]
     except Exception as error:
-        raise TypeError(
-            f"tool {tool!r}: the annotation of {parameter.name!r} cannot be resolved "
-            f"({type(error).__name__}); its types must be defined at module level, or give an input_schema"
-        ) from error
+        raise _unresolved(parameter.name, tool, error) from error
+
+
+def _unresolved(name: str, tool: str, error: Exception) -> TypeError:
+    return TypeError(
+        f"tool {tool!r}: the annotation of {name!r} cannot be resolved ({type(error).__name__}); "
+        "its types must be defined at module level, or give an input_schema"
+    )
 
 
 def _is_as_sent(hint: Any) -> bool:
@@ -174,6 +197,8 @@ def _schema(
                 f"tool {tool!r}: there is no JSON Schema for the annotation of {name!r}; give an "
                 "input_schema, or annotate it with what JSON holds"
             ) from error
+        except Exception as error:  # the annotations of a class are looked up only now, and may be any code
+            raise _unresolved(name, tool, error) from error
         if any(components.get(key, part) != part for key, part in parts.items()):
             raise TypeError(
                 f"tool {tool!r}: two types of one name are in its signature; give an input_schema"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
+import attrs
 import jsonschema_rs
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from afpool import (
 )
 from afpool.artifacts import MemoryArtifacts, NewArtifact, NoArtifactStoreError, bind_artifacts
 from afpool.tools import ResultCeiling, WantsRefusedError, define_tool
+from afpool.tools._signature import read_signature
 
 CTX = ToolContext(call_id="c-1")
 
@@ -363,6 +365,51 @@ def test_a_wrong_definition_is_refused_and_the_tool_named(
     function = declared.pop("function", None)
     with pytest.raises(error, match=says):
         define_tool(*([] if function is None else [function]), **declared)
+
+
+Renamed = ToolContext
+
+
+@attrs.define
+class NowhereAttrs:
+    a: NoSuchType  # type: ignore[name-defined]  # noqa: F821
+
+
+class NowhereStruct(msgspec.Struct):
+    a: NoSuchType  # type: ignore[name-defined]  # noqa: F821
+
+
+class NowhereDict(TypedDict):
+    a: list[NoSuchType]  # type: ignore[name-defined]  # noqa: F821
+
+
+class FailingStruct(msgspec.Struct):
+    a: 1 / 0  # type: ignore[valid-type]
+
+
+def quoted(a: int, given: "ToolContext"): ...  # noqa: UP037 -- arrives quoted twice
+def quoted_of(a: int, given: "afpool.ToolContext"): ...  # type: ignore[name-defined]  # noqa: F821, UP037
+def renamed(a: int, given: Renamed): ...
+def described(a: int, given: Annotated[ToolContext, "who calls"]): ...
+def optional(a: int, given: ToolContext | None = None): ...
+
+
+@pytest.mark.parametrize("function", [quoted, quoted_of, renamed, described, optional])
+def test_the_context_is_known_however_its_annotation_is_written(function: Any) -> None:
+    schema = define_tool(function).input_schema
+    assert (schema["properties"], schema["required"]) == ({"a": {"type": "integer"}}, ["a"])
+    assert "$defs" not in schema
+    assert read_signature(function, "t").arguments({"a": 1}, CTX) == {"a": 1, "given": CTX}
+
+
+@pytest.mark.parametrize("kind", [NowhereAttrs, NowhereStruct, NowhereDict, FailingStruct])
+def test_a_class_whose_annotations_cannot_be_resolved_is_refused_as_they_are(kind: Any) -> None:
+    def takes(one): ...
+
+    takes.__annotations__["one"] = kind
+    with pytest.raises(TypeError, match=r"'takes'.*'one' cannot be resolved") as caught:
+        define_tool(takes)
+    assert isinstance(caught.value.__cause__, NameError | ZeroDivisionError)
 
 
 @pytest.mark.parametrize("chars", [0, -1, 1.5, True, None, "5"])

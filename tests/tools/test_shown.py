@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -180,9 +181,27 @@ def test_a_view_that_fails_hides_every_key(view: Any, caplog: pytest.LogCaptureF
 
 
 def test_a_view_that_fails_under_another_hides_every_key() -> None:
-    for broken in (lambda args: 1 / 0, lambda args: None):
+    for broken in (lambda args: 1 / 0, lambda args: None, list):
         tool = with_argument_view(with_argument_view(Plain(), broken), lambda args: {"all": "clear"})
         assert shown_args_of(tool, {"a": 1}) == {"a": "REDACTED"}
+
+
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_a_coroutine_instead_of_a_view_is_closed_wherever_it_stands(
+    above: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    given: list[Any] = []
+
+    def late(args: Any) -> Any:
+        given.append(_late(args))
+        return given[0]
+
+    tool = with_argument_view(with_argument_view(Plain(), lambda args: args), late)
+    for _ in range(above):
+        tool = with_argument_view(tool, lambda args: {"all": "clear"})
+    assert shown_args_of(tool, {"a": 1}) == {"a": "REDACTED"}
+    assert inspect.getcoroutinestate(given[0]) == inspect.CORO_CLOSED
+    assert "it gave coroutine" in caplog.text
 
 
 @pytest.mark.parametrize("args", [None, [], ["password"], "password", 3])
