@@ -186,9 +186,9 @@ def test_a_view_that_fails_under_another_hides_every_key() -> None:
         assert shown_args_of(tool, {"a": 1}) == {"a": "REDACTED"}
 
 
-@pytest.mark.parametrize("above", [0, 1, 2])
+@pytest.mark.parametrize(("beneath", "above"), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)])
 def test_a_coroutine_instead_of_a_view_is_closed_wherever_it_stands(
-    above: int, caplog: pytest.LogCaptureFixture
+    beneath: int, above: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     given: list[Any] = []
 
@@ -196,7 +196,10 @@ def test_a_coroutine_instead_of_a_view_is_closed_wherever_it_stands(
         given.append(_late(args))
         return given[0]
 
-    tool = with_argument_view(with_argument_view(Plain(), lambda args: args), late)
+    tool: Any = Plain()
+    for _ in range(beneath):
+        tool = with_argument_view(tool, lambda args: args)
+    tool = with_argument_view(tool, late)
     for _ in range(above):
         tool = with_argument_view(tool, lambda args: {"all": "clear"})
     assert shown_args_of(tool, {"a": 1}) == {"a": "REDACTED"}
