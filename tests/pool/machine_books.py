@@ -67,9 +67,6 @@ class Tools:
     def shows(self, _name: str, digest: str) -> bool:
         return self.tool.digest == digest
 
-    def shows(self, _name: str, digest: str) -> bool:
-        return self.tool.digest == digest
-
 
 OLD_TOOLS, NEW_TOOLS = Tools("old"), Tools("new")
 OTHER_TOOLS = Tools("other", tool=OLD_TOOLS)  # another list, which shows the same tool

@@ -102,8 +102,8 @@ def test_with_recheck_only_the_own_definition_counts():
             self.digest = digest
             self.tools = tools
 
-        def get(self, name):
-            return self.tools.get(name)
+        def shows(self, name, digest):
+            return name in self.tools and self.tools[name].digest == digest
 
     case = Case()
     case.limits = KeyLimits(max_operations=1, max_waiting=256, recheck_lists=True)
