@@ -29,7 +29,7 @@ from tests.simulation.driver_door import Door
 from tests.simulation.driver_end import End
 from tests.simulation.driver_host import SECRET, Host, key_of
 from tests.simulation.driver_places import Place
-from tests.simulation.driver_service import SERVICE, ServiceRun, load
+from tests.simulation.driver_service import SERVICE, ServiceRun
 from tests.simulation.driver_steps import FaultSteps, HostSteps, Skip
 from tests.simulation.driver_watch import Crashes, Logs, SeenWires, texts_of
 from tests.simulation.driver_why import Whys
@@ -122,8 +122,6 @@ class Run:
         self.ears = Ears(self)
         self.end = End(self)
         self.whys = Whys(self)
-        if story.world.service is not None:
-            load()
         self.configuration = Configuration(self)
         self._task_ended = trio.Event()
         self._block = trio.CancelScope()

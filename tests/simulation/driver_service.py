@@ -10,7 +10,6 @@ the seed's, when it was written is not, and nothing depends on that.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -49,12 +48,6 @@ OUT: Final = 90.0
 
 SERVICE: Final = (s.Northbound, s.RevokeToken, s.ReloadService, s.ChangeBehind, s.CutBehind, s.DrainService)
 """Kinds of steps that are the service's."""
-
-
-def load() -> None:
-    """Load what a service needs before a run begins: what modules draw as they load is not the seed's."""
-    importlib.import_module("afpool.serve._service")
-    importlib.import_module("afpool.serve._tokens")
 
 
 class ServiceRun:

@@ -5,9 +5,12 @@ What would differ from run to run is taken over here, for the time of the run:
 * the clock is trio's mock clock, which jumps as soon as nobody can go on;
 * the order in which ready tasks run is shuffled by the seed (trio offers that for tests);
 * `os.urandom`, for keys and masks that libraries make;
+* what a module draws as it loads is not the seed's: which modules are loaded already is the process's;
 * garbage is not collected while a world runs, so that no finalizer runs at a moment of its own choosing, and
   where it is asked for, only what the world has made is looked through (`gc.freeze`);
-* threads: `Sim.in_thread` runs the function in the loop, a while later.
+* threads: `Sim.in_thread` runs the function in the loop, a while later;
+* a signal wakes no task of trio's own, which would be shuffled with the world's: the alarm of `_guard` comes
+  after real seconds, so where the machine is busy enough, in the middle of a run.
 
 A run that takes too much real time is ended with the stacks of all tasks, whatever it is busy with.
 """
@@ -19,6 +22,7 @@ import math
 import os
 import random
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -124,6 +128,8 @@ async def _run(
     trace: list[str],
     scope: trio.CancelScope,
 ) -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.set_wakeup_fd(-1)  # the loop never waits for long: it jumps; trio puts back what was before
     with scope:
         await _live(main, seed, clock, trace)
 
@@ -197,16 +203,20 @@ def _own(seed: str) -> Iterator[None]:
     state = scheduler._r.getstate()
     changed: Any = scheduler
     drawn: Any = random
+    machinery: Any = sys.modules["_frozen_importlib"]
+    load = machinery._load_unlocked
     os.urandom = drawn._urandom = chance.randbytes  # `secrets` holds on to the latter
     changed._ALLOW_DETERMINISTIC_SCHEDULING = True
     scheduler._r.seed(f"{seed}/scheduler")
     libraries = random.getstate()  # what libraries roll, such as the payload of a WebSocket ping
     random.seed(f"{seed}/libraries")
+    machinery._load_unlocked = lambda spec: _load(load, spec, real[0])
     gc.disable()
     gc.freeze()  # what was there before belongs to no world, and most of it is code
     try:
         yield
     finally:
+        machinery._load_unlocked = load
         os.urandom, changed._ALLOW_DETERMINISTIC_SCHEDULING, collecting = real
         drawn._urandom = os.urandom
         scheduler._r.setstate(state)
@@ -215,6 +225,18 @@ def _own(seed: str) -> Iterator[None]:
         gc.unfreeze()
         if collecting:
             gc.enable()
+
+
+def _load(load: Callable[[Any], Any], spec: Any, urandom: Callable[[int], bytes]) -> Any:
+    """Load a module, and let it draw from what is nobody's."""
+    drawn: Any = random
+    chance, state = os.urandom, random.getstate()
+    os.urandom = drawn._urandom = urandom
+    try:
+        return load(spec)
+    finally:
+        os.urandom = drawn._urandom = chance
+        random.setstate(state)
 
 
 @contextmanager

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import itertools
 import os
+import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -176,6 +179,30 @@ class TestTheSameRun:
         assert drawn[0] == drawn[1]
         assert os.urandom(8) != os.urandom(8)
 
+    def test_what_a_module_draws_as_it_loads_is_not_the_worlds(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A first run loads what a second one finds loaded."""
+        (tmp_path / "drawing_below.py").write_text("import random, os\nat_random = random.random()\n")
+        (tmp_path / "drawing.py").write_text(
+            "import os, random, secrets\nbefore = os.urandom(8), secrets.token_hex(4), random.random()\n"
+            "import drawing_below\nafter = os.urandom(8), random.random()\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        drawn: list[tuple[bytes, str, float]] = []
+
+        async def main(sim: Sim) -> None:
+            await trio.lowlevel.checkpoint()
+            importlib.import_module("drawing")
+            drawn.append((os.urandom(8), secrets.token_hex(8), random.random()))
+
+        try:
+            for _ in range(2):
+                run_world(main, 5)
+        finally:
+            del sys.modules["drawing"], sys.modules["drawing_below"]
+        assert drawn[0] == drawn[1]
+
     def test_ready_tasks_run_in_the_worlds_order(self) -> None:
         orders = []
 
@@ -194,6 +221,31 @@ class TestTheSameRun:
         for seed in (1, 1, 2):
             run_world(main, seed)
         assert orders[0] == orders[1] != orders[2]
+
+    def test_a_signal_changes_no_order(self) -> None:
+        """As the alarm that looks at the real time does: how busy the machine is is not the world's."""
+        orders: list[list[int]] = []
+
+        async def main(sim: Sim) -> None:
+            order: list[int] = []
+            alarmed = bool(orders)
+
+            async def one(number: int) -> None:
+                for _ in range(5):
+                    if alarmed:
+                        signal.raise_signal(signal.SIGALRM)
+                    await trio.lowlevel.checkpoint()
+                    order.append(number)
+
+            async with trio.open_nursery() as nursery:
+                for number in range(5):
+                    nursery.start_soon(one, number)
+            orders.append(order)
+
+        for _ in range(2):
+            run_world(main, 1)
+        assert orders[0] == orders[1]
+        assert len(orders[0]) == 25
 
 
 class TestTheSeams:
@@ -222,7 +274,8 @@ class TestTheSeams:
     def test_the_process_is_as_before(self) -> None:
         def state() -> Any:
             now = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, gc.isenabled(), gc.get_freeze_count()
-            return *now, os.urandom
+            machinery: Any = sys.modules["_frozen_importlib"]
+            return *now, os.urandom, machinery._load_unlocked, signal.set_wakeup_fd(-1)
 
         before, dice = state(), scheduler._r.getstate()
 
