@@ -102,6 +102,9 @@ def test_with_recheck_only_the_own_definition_counts():
             self.digest = digest
             self.tools = tools
 
+        def get(self, name):
+            return self.tools.get(name)
+
         def shows(self, name, digest):
             return name in self.tools and self.tools[name].digest == digest
 
