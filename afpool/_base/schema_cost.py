@@ -27,6 +27,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from .schema_resources import Resources
+
 MAX_PER_NODE: Final = 10_000
 MAX_WORK: Final = 5_000_000
 """Applications of a place to a node, for one value; about 10 ns each."""
@@ -175,7 +177,7 @@ class _Walk:
         self.root = root
         self.places: list[Any] = []
         self._numbers: dict[int, int] = {}
-        self._anchors: dict[str, Any] | None = None
+        self._resources: Resources | None = None
         self._closures: dict[int, tuple[int, dict[str, Counter[int]]]] = {}
         self._heights: dict[int, int] = {}
         self._open: set[int] = set()
@@ -310,27 +312,17 @@ class _Walk:
                 yield from parts.values()
         for key in _REFERENCES:
             if key in place:
-                yield self._target(place[key])
+                yield from self._meant(place, key)
 
-    def _target(self, reference: Any) -> Any:
-        if not isinstance(reference, str):
+    def _meant(self, place: Mapping[str, Any], word: str) -> list[Any]:
+        """Give what a reference leads to; where that is not certain, all that it may lead to."""
+        resources = self._resources
+        if resources is None:
+            resources = self._resources = Resources(self.root)
+        found = resources.meant(place, word)
+        if not found:
             raise Unresolved
-        base, _, fragment = reference.partition("#")
-        anchors = self._anchors
-        if anchors is None:
-            anchors = self._anchors = _named(self.root)
-        at: Any = self.root
-        if base and base != self.root.get("$id"):
-            if base not in anchors:
-                raise Unresolved
-            at = anchors[base]
-        if not fragment:
-            return at
-        if not fragment.startswith("/"):
-            if f"#{fragment}" not in anchors:
-                raise Unresolved
-            return anchors[f"#{fragment}"]
-        return _at_pointer(at, fragment)
+        return found
 
 
 def _beside(place: Mapping[str, Any]) -> int:
@@ -357,42 +349,3 @@ def _members(place: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     prefix = place.get("prefixItems")
     if isinstance(prefix, list):
         yield from ((f"{_ANY}{at}", one) for at, one in enumerate(prefix))
-
-
-def _named(root: Any) -> dict[str, Any]:
-    """Find what can be referred to by a name: an anchor as `#name`, an `$id` as it stands."""
-    found: dict[str, Any] = {}
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Mapping):
-            for key in ("$anchor", "$dynamicAnchor"):
-                if isinstance(value.get(key), str):
-                    found.setdefault(f"#{value[key]}", value)
-            for key in ("$id", "id"):
-                if isinstance(value.get(key), str):
-                    found.setdefault(value[key], value)
-            stack.extend(value.values())
-        elif isinstance(value, list):
-            stack.extend(value)
-    return found
-
-
-def _at_pointer(at: Any, pointer: str) -> Any:
-    from urllib.parse import unquote
-
-    for part in unquote(pointer).split("/")[1:]:
-        step = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(at, Mapping) and step in at:
-            at = at[step]
-        elif (
-            isinstance(at, list)
-            and step.isascii()
-            and step.isdigit()
-            and len(step) < 9
-            and int(step) < len(at)
-        ):
-            at = at[int(step)]
-        else:
-            raise Unresolved
-    return at

@@ -22,6 +22,7 @@ import attrs
 
 from .._base.compiled import Compiled
 from .._base.schema_cost import MAX_LEVELS
+from .._base.schema_resources import Resources
 
 _VISITS: Final = 20_000
 _READ: Final = 255
@@ -109,6 +110,7 @@ def deeper_than_is_read(value: Any) -> bool:
 class _Walk:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
+        self._resources: Resources | None = None
         self._ready: dict[tuple[int, str], Compiled | None] = {}
 
     def faults(self, args: Mapping[str, Any]) -> Iterator[Found]:
@@ -184,7 +186,11 @@ class _Walk:
         if isinstance(parts, list):
             yield from ((path, node, part) for part in parts)
         if "$ref" in place:
-            yield path, node, self._target(place["$ref"])
+            if self._resources is None:
+                self._resources = Resources(self._root)
+            meant = self._resources.meant(place, "$ref")
+            if len(meant) == 1:  # of several nobody knows which
+                yield path, node, meant[0]
 
     @staticmethod
     def _members(path: list[str | int], node: Any, place: Mapping[str, Any]) -> Iterator[_Step]:
@@ -205,11 +211,3 @@ class _Walk:
         after = place.get("prefixItems")
         for at in range(len(after) if isinstance(after, list) else 0, len(node)):
             yield [*path, at], node[at], place["items"]
-
-    def _target(self, reference: Any) -> Any:
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return None
-        at: Any = self._root
-        for part in reference[2:].split("/"):
-            at = at.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(at, Mapping) else None
-        return at

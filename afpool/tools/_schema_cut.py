@@ -48,6 +48,8 @@ def cut_schema(schema: Mapping[str, Any], fields: Iterable[str]) -> dict[str, An
     gone = frozenset(fields)
     try:
         document = Document(schema)
+        if document.doubtful():
+            raise CannotCut("a part of it has an `id` where its draft has no schema")
         values = Values(document)
         cutter = Cutter(document, gone, values, decide(document, gone, values))
         root = cutter.node(())

@@ -6,7 +6,8 @@ Rules:
   given), so a place is in it once, and whoever rewrites makes new objects and never changes these.
 * What a keyword means depends on the draft that `$schema` names; without one it is 2020-12, as MCP says. A
   draft that nobody knows is read as 2020-12 too.
-* A reference is looked up in the document alone. Nothing is ever fetched.
+* A reference is looked up in the document alone. Nothing is ever fetched. Where it is read from, and what a
+  URI in the document says, is as in `_base/schema_resources.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from urllib.parse import unquote, urljoin
 
+from .._base.schema_resources import (
+    AS_VALUE,
+    DRAFTS,
+    IN_LIST,
+    IN_MAPPING,
+    Kind,
+    draft_of,
+    kind_below,
+    uri_of,
+)
 from ._derive import copy_json
 
 if TYPE_CHECKING:
@@ -21,39 +32,15 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str | int, ...]
 
-DRAFTS: Final = {
-    "json-schema.org/draft-04/schema": 4,
-    "json-schema.org/draft-06/schema": 6,
-    "json-schema.org/draft-07/schema": 7,
-    "json-schema.org/draft/2019-09/schema": 2019,
-    "json-schema.org/draft/2020-12/schema": 2020,
-}
 URIS: Final = {
     number: f"http{'s' * (number > 7)}://{uri}{'#' * (number < 8)}" for uri, number in DRAFTS.items()
 }
 
-# Where subschemas stand: under every key of a mapping, as the value itself, in a list.
-IN_MAPPING: Final = (
-    "properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions",
-)  # fmt: skip
-AS_VALUE: Final = (
-    "additionalProperties", "unevaluatedProperties", "propertyNames", "items", "additionalItems",
-    "unevaluatedItems", "contains", "contentSchema", "not", "if", "then", "else",
-)  # fmt: skip
-IN_LIST: Final = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 DEFINITIONS: Final = ("$defs", "definitions")
 _SINCE: Final = {
     "const": 6, "propertyNames": 6, "if": 7, "dependentRequired": 2019, "dependentSchemas": 2019,
     "unevaluatedProperties": 2019,
 }  # fmt: skip
-
-
-def draft_of(schema: Mapping[str, Any]) -> int:
-    """Give the draft that reads a schema: 4, 6, 7, 2019 or 2020."""
-    named = schema.get("$schema")
-    if not isinstance(named, str):
-        return 2020
-    return DRAFTS.get(named.removesuffix("#").removeprefix("http://").removeprefix("https://"), 2020)
 
 
 def pointer(path: Path) -> str:
@@ -86,12 +73,13 @@ class Document:
         draft: Which draft reads it.
     """
 
-    __slots__ = ("_anchors", "_bases", "_identifier", "_uris", "draft", "root")
+    __slots__ = ("_anchors", "_bases", "_doubtful", "_identifier", "_uris", "draft", "root")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.root: dict[str, Any] = copy_json(schema)
         self.draft = draft_of(self.root)
         self._identifier = "id" if self.draft == 4 else "$id"
+        self._doubtful = False
         self._uris: dict[str, Path] | None = None
         self._bases: dict[Path, str] = {}
         self._anchors: dict[tuple[Path, str], Path] = {}
@@ -115,12 +103,9 @@ class Document:
         """Whether a node is nothing but its `$ref`: what stands beside one is not read up to draft 7."""
         return self.draft <= 7 and isinstance(node.get("$ref"), str)
 
-    def identified(self, node: Any) -> str | None:
-        """Give the URI by which a node is a resource of its own, if it is one."""
-        if not isinstance(node, dict) or self.alone(node):
-            return None
-        uri = node.get(self._identifier)
-        return uri if isinstance(uri, str) and uri and not uri.startswith("#") else None
+    def identified(self, path: Path) -> bool:
+        """Whether a place is a resource of its own: it has a URI, and the draft reads a schema there."""
+        return path != () and self.resource(path) == path
 
     def named(self, node: Mapping[str, Any]) -> bool:
         """Whether a node can be referred to by a name, and so must not stand in the document twice."""
@@ -128,10 +113,15 @@ class Document:
 
     def resource(self, path: Path) -> Path:
         """Give the place of the resource that a path lies in: the nearest node with a URI, or the root."""
-        for length in range(len(path), 0, -1):
-            if self.identified(self.at(path[:length])) is not None:
-                return path[:length]
-        return ()
+        found: Path = ()
+        node: Any = self.root
+        kind = Kind.SCHEMA
+        for length, part in enumerate(path, 1):
+            node = node[part]
+            kind = kind_below(kind, part, node, self.draft)
+            if kind is Kind.SCHEMA and uri_of(node, self.draft) is not None:
+                found = path[:length]
+        return found
 
     def resolve(self, reference: str, path: Path) -> Path | None:
         """Give the place that a reference at `path` means; `None` where it is not in this document."""
@@ -160,24 +150,44 @@ class Document:
                 return None
         return target
 
+    def doubtful(self) -> bool:
+        """Whether what a reference means depends on how a validator came to it.
+
+        It does in draft 4 where a URI stands under a word of a later draft: what is found by that URI reads
+        its references from there, what is found on the way reads them as around it.
+        """
+        if self.draft == 4:
+            self._index()
+        return self._doubtful
+
     def _index(self) -> None:
         if self._uris is not None:
             return
         self._uris = {}
-        waiting: list[tuple[Path, Any, Path]] = [((), self.root, ())]
+        waiting: list[tuple[Path, Any, Path, Kind]] = [((), self.root, (), Kind.SCHEMA)]
         while waiting:
-            path, node, resource = waiting.pop()
+            path, node, resource, kind = waiting.pop()
             if not isinstance(node, dict):
                 continue
-            uri = self.identified(node)
-            if uri is not None:
+            uri = uri_of(node, self.draft)
+            if uri is not None and kind is Kind.SCHEMA:
                 base = urljoin(self._bases.get(resource, ""), uri).removesuffix("#")
                 resource = path
                 self._bases[path] = base
                 self._uris.setdefault(base, path)
+            self._doubtful = self._doubtful or (uri is not None and kind is not Kind.SCHEMA)
             for name in self._names(node):
                 self._anchors.setdefault((resource, name), path)
-            waiting += [(below, one, resource) for below, one in subschemas(node, path)]
+            for below, one in subschemas(node, path):
+                inner = self._kind(node, kind, below[len(path) :])
+                if inner is Kind.SCHEMA or self.draft == 4:  # that one finds names everywhere
+                    waiting.append((below, one, resource, inner))
+
+    def _kind(self, node: Any, kind: Kind, steps: Path) -> Kind:
+        for part in steps:
+            node = node[part]
+            kind = kind_below(kind, part, node, self.draft)
+        return kind
 
     def _names(self, node: dict[str, Any]) -> Iterator[str]:
         for key in ("$anchor", "$dynamicAnchor"):

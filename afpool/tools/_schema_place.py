@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
+from .._base.schema_resources import AS_VALUE, IN_LIST, IN_MAPPING
 from ._schema_branches import Cutter, Moved
-from ._schema_document import AS_VALUE, DEFINITIONS, IN_LIST, IN_MAPPING, Document, Path, pointer, subschemas
+from ._schema_document import DEFINITIONS, Document, Path, pointer, subschemas
 from ._schema_value import CannotCut
 
 _HELD: Final = tuple((key,) for key in DEFINITIONS)
@@ -38,7 +39,9 @@ class Assembly:
         self._cutter = cutter
         self._root = root
         held = [key for key in DEFINITIONS if isinstance(document.root.get(key), dict)]
-        self._holder = held[0] if held else "$defs" if document.draft >= 2019 else "definitions"
+        later = document.draft >= 2019
+        # up to draft 7 nothing in `$defs` is a resource, and what moves there would be none any more
+        self._holder = (held or ["$defs"])[0] if later else "definitions"
         self._taken = {name for key in held for name in document.root[key]}
         self._cut: dict[Path, Path] = {}  # a place that is cut, and reached by reference: where it goes
         self._whole: dict[Path, Path] = {}  # a place that stays whole: where it goes
@@ -94,7 +97,7 @@ class Assembly:
                 if target is not None and target not in needed:
                     needed.add(target)
                     whole.append((self._document.at(target), target))
-            if path != () and self._document.identified(self._document.at(path)) is not None:
+            if self._document.identified(path):
                 self._lost.add(path)
             for one, below in self._below(node, path):
                 origin = self._cutter.origins.get(id(one)) if isinstance(one, dict) else None
