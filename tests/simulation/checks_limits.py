@@ -114,7 +114,7 @@ def _listed(request: Request, before: int) -> bool:
 
 def check_connecting(facts: list[Fact], law: Law) -> Iterator[Violation]:
     """L2: not more than `max_connecting` openings of one place at a time."""
-    waiting: dict[str, dict[int, Request]] = {}
+    waiting: dict[tuple[str | None, ...], dict[int, Request]] = {}
     opened: set[int] = set()  # links that have carried something else: what asks there is a sign of life
     counted: dict[tuple[str, str | None], int] = {}  # what an open client has counted up to, over any link
     for fact in facts:
@@ -132,18 +132,24 @@ def check_connecting(facts: list[Fact], law: Law) -> Iterator[Violation]:
             for opening in waiting.values():
                 opening.pop(fact.link, None)
         elif isinstance(fact, Answer) and fact.request is not None:
-            waiting.get(fact.request.place, {}).pop(fact.request.link, None)
+            waiting.get(_place(fact.request, law), {}).pop(fact.request.link, None)
         elif (
             isinstance(fact, Request)
             and fact.method in OPENING
             and fact.key is not None
             and fact.link not in opened
         ):
-            opening = waiting.setdefault(fact.place, {})
+            opening = waiting.setdefault(_place(fact, law), {})
             opening[fact.link] = fact
             keys = {each.key for each in opening.values()}
             if len(keys) > law.max_connecting:
                 yield Violation("L2", fact.seq, f"{len(keys)} keys open clients of {fact.place} at a time")
+
+
+def _place(request: Request, law: Law) -> tuple[str | None, ...]:
+    server = law.servers.get(request.server)
+    named_by_plan = server is not None and server.named_by_plan
+    return (request.place, request.plan) if named_by_plan else (request.place,)
 
 
 def check_kept(facts: list[Fact], law: Law) -> Iterator[Violation]:

@@ -395,6 +395,7 @@ class Run:
                 without=spec.compare_without,
                 weak=spec.way.over == "httpx",
                 unseen=spec.kind == "http" and spec.way.version == "2026-07-28",
+                named_by_plan=spec.kind == "memory",
             )
             for spec in self.story.world.servers
         }

@@ -97,6 +97,7 @@ class ServerLaw:
         weak: Its clients send through somebody else's HTTP, whose gate is weaker: what a gate refuses may
             leave all the same, and a request that never left may be in doubt.
         unseen: Its clients open without a word to the server: their version is settled, and knows no session.
+        named_by_plan: To the pool each plan leads to a place of its own: a server in memory has no address.
     """
 
     shared_stream: bool = False
@@ -106,6 +107,7 @@ class ServerLaw:
     without: tuple[str, ...] = ()
     weak: bool = False
     unseen: bool = False
+    named_by_plan: bool = False
 
 
 @attrs.frozen(kw_only=True)

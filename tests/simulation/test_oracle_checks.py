@@ -734,6 +734,15 @@ def test_more_openings_of_a_place_than_may_be(run):
     assert run.rules(check_connecting, law) == ["L2"]
 
 
+def test_each_plan_of_a_server_in_memory_is_a_place(run):
+    law = Law(max_connecting=1, servers={"files": ServerLaw(named_by_plan=True)})
+    run.sent(None, method="initialize", link=1)
+    run.sent(None, method="initialize", link=2, key=BOB, plan="files-0/1")
+    assert run.rules(check_connecting, law) == []
+    run.sent(None, method="initialize", link=3, key=BOB)
+    assert run.rules(check_connecting, law) == ["L2"]
+
+
 def test_a_sign_of_life_on_a_new_connection_is_no_opening(run):
     law = Law(max_connecting=1)
     run.sent(None, method="tools/list", link=1, id=13, key=ALICE)
