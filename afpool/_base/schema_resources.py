@@ -184,12 +184,17 @@ class Resources:
         maybe = (*around.maybe, node) if any(not one.startswith("#") for one in said) else around.maybe
         if kind is Kind.SCHEMA and own is not None:
             around = _Around(node, _joined(around.uri, own), maybe)
-            self._by_uri.setdefault(around.uri, []).append(node)
+            self._know(around.uri, node)
         elif maybe is not around.maybe:
             for uri in said:
-                self._by_uri.setdefault(_joined(around.uri, uri), []).append(node)
+                self._know(_joined(around.uri, uri), node)
             around = around._replace(maybe=maybe)
         return around
+
+    def _know(self, uri: str, node: Node) -> None:
+        known = self._by_uri.setdefault(uri, [])
+        if not known or known[0] != node:  # generators write the same part, URI and all, wherever it is used
+            known.append(node)
 
     def _note(self, node: Node, around: _Around) -> None:
         for key in ("$anchor", "$dynamicAnchor", "$id", "id"):

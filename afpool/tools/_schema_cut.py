@@ -48,14 +48,15 @@ def cut_schema(schema: Mapping[str, Any], fields: Iterable[str]) -> dict[str, An
     gone = frozenset(fields)
     try:
         document = Document(schema)
-        if document.doubtful():
-            raise CannotCut("a part of it has an `id` where its draft has no schema")
+        refers = _refers(schema)
+        if refers and document.doubtful():
+            raise CannotCut("a part of it has a URI that another one has, or where its draft has no schema")
         values = Values(document)
         cutter = Cutter(document, gone, values, decide(document, gone, values))
         root = cutter.node(())
         if root is False:
             raise CannotCut("with the arguments filled in by a string, it accepts no call at all")
-        if not _refers(schema):
+        if not refers:
             return {key: value for key, value in root.items() if key not in DEFINITIONS}
         return Assembly(document, cutter, root).built()
     except (RecursionError, ContentError):

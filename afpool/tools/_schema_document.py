@@ -153,11 +153,11 @@ class Document:
     def doubtful(self) -> bool:
         """Whether what a reference means depends on how a validator came to it.
 
-        It does in draft 4 where a URI stands under a word of a later draft: what is found by that URI reads
-        its references from there, what is found on the way reads them as around it.
+        It does where two resources that differ have one URI: a validator takes either for both. And in
+        draft 4 where a URI stands under a word of a later draft: what is found by that URI reads its
+        references from there, what is found on the way reads them as around it.
         """
-        if self.draft == 4:
-            self._index()
+        self._index()
         return self._doubtful
 
     def _index(self) -> None:
@@ -174,7 +174,8 @@ class Document:
                 base = urljoin(self._bases.get(resource, ""), uri).removesuffix("#")
                 resource = path
                 self._bases[path] = base
-                self._uris.setdefault(base, path)
+                first = self._uris.setdefault(base, path)
+                self._doubtful = self._doubtful or self.at(first) != node
             self._doubtful = self._doubtful or (uri is not None and kind is not Kind.SCHEMA)
             for name in self._names(node):
                 self._anchors.setdefault((resource, name), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -148,8 +149,14 @@ def test_what_depends_on_how_it_is_come_to_is_not_cut() -> None:
         "properties": {"token": {}, "q": {"$ref": SUB}},
         "$defs": {"Q": _part(4)},
     }
-    with pytest.raises(CannotCut, match="`id` where its draft has no schema"):
+    with pytest.raises(CannotCut, match=r"has a URI .* where its draft has no schema"):
         cut_schema(schema, ["token"])
+    twice = {
+        "properties": {"token": {}, "a": {"$ref": "#/$defs/Q"}, "b": _part(2020)},
+        "$defs": {"Q": {**_part(2020), "title": "another"}},
+    }
+    with pytest.raises(CannotCut, match="has a URI that another one has"):
+        cut_schema(twice, ["token"])
     shown = cut_schema(
         {**schema, "$defs": {"Q": {**_part(4), "id": "#q"}}, "properties": {"token": {}}}, ["token"]
     )
@@ -230,6 +237,20 @@ def test_a_resource_whose_definitions_are_called_like_the_wholes_is_no_circle() 
     assert ready.allows({"a": 1})
     assert not ready.allows({"a": "x"})
     assert cost_of(schema).max_depth is None
+
+
+def test_the_same_part_wherever_it_is_used_is_one() -> None:
+    tree = {"$id": SUB, "type": "object", "properties": {"below": {"$ref": SUB}}}
+    schema: Any = {
+        "properties": {"token": {"type": "string"}, **{name: copy.deepcopy(tree) for name in "abcde"}}
+    }
+    assert cost_of(schema).per_node == cost_of({"properties": {"a": tree}}).per_node
+    value: Any = {}
+    for _ in range(20):
+        value = {"below": value}
+    assert Compiled(schema).allows({"a": value, "e": value})
+    assert not Compiled(schema).allows({"a": value, "e": {"below": {"below": 1}}})
+    assert "token" not in cut_schema(schema, ["token"])["properties"]
 
 
 def test_what_is_told_of_a_large_value_is_wrong_where_it_is_read() -> None:
