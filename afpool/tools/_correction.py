@@ -7,8 +7,9 @@ Rules:
 * A value is quoted only where its shape is what is wrong (a pattern, a length, a choice), cut to 80
   characters, and only where the tool shows it: of an argument that a view hides only the type is said.
 * Words of the schema (names, choices, descriptions) are a stranger's as well: they are cut, too.
-* A validator is asked for faults only where telling all of them takes little memory; else the plain part of
-  the schema is walked (`_correction_large`).
+* A validator is asked for faults only where telling all of them takes little memory, and so little time: it
+  makes each of them, some 30 us for 1,500 bytes, before it gives the first, and the loop waits. Else the
+  plain part of the schema is walked (`_correction_large`); where that finds nothing, one fault has to do.
 """
 
 from __future__ import annotations
@@ -22,8 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jsonschema_rs
 
-from .._base.schema_cost import nodes_and_depth
-from ._correction_large import Found, deeper_than_is_read, faults_of_large, memory_of_faults
+from ._correction_large import (
+    EAGER_BYTES,
+    Found,
+    deeper_than_is_read,
+    faults_of_large,
+    memory_of_faults,
+)
 from ._results import mended
 
 if TYPE_CHECKING:
@@ -37,8 +43,7 @@ _COMPARED: Final = 2_000
 _MAX_HINT: Final = 160
 _MAX_NAMES: Final = 10
 _MAX_PATH: Final = 160
-_EAGER_NODES: Final = 2_000
-_EAGER_BYTES: Final = 1 << 27
+_FIRST_BYTES: Final = 1 << 27
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 _MISSING: Final = object()
 
@@ -133,17 +138,17 @@ def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compile
 
 
 def _of_all(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[Issue]:
-    if memory_of_faults(args, compiled.breadth, _EAGER_BYTES) > _EAGER_BYTES:
+    took = memory_of_faults(args, compiled.breadth, _FIRST_BYTES)
+    if took > EAGER_BYTES:
+        nothing = True
         for found in faults_of_large(args, compiled.schema):
+            nothing = False
             yield Issue(_issue_of_large(found, args, shown), _place(found.path, found.word))
-        return
-    nodes, _ = nodes_and_depth(args, 512)
-    if nodes > _EAGER_NODES:
-        # the library finds all faults before it gives the first; of a large value one has to do
-        try:
-            compiled.validator.validate(args)
-        except jsonschema_rs.ValidationError as error:
-            yield _told(error, args, shown, compiled.schema)
+        if nothing and took <= _FIRST_BYTES:
+            try:
+                compiled.validator.validate(args)
+            except jsonschema_rs.ValidationError as error:  # the first one: no other is made
+                yield _told(error, args, shown, compiled.schema)
         return
     for fault in compiled.validator.iter_errors(args):
         yield _told(fault, args, shown, compiled.schema)
@@ -193,7 +198,7 @@ def _issue(
     if word in ("anyOf", "oneOf") and getattr(kind, "context", None):
         if nested:
             return f"{where}: none of {len(kind.context)} alternatives allows it"
-        return f"{where}: {_alternatives(kind.context, word, args, shown, schema)}"
+        return f"{where}: {_alternatives(kind.context, word, args, shown, schema, at)}"
     said = f"{where}: expected {_expected(kind, word)}, got {type_name(value)}"
     if word in _QUOTED and isinstance(value, str) and _at(shown, path) is value:
         said += f" {quoted(value)}"
@@ -228,12 +233,14 @@ def _expected(kind: Any, word: str) -> str:
     return f"what {word} allows"
 
 
-def _alternatives(context: list[list[Any]], word: str, args: Any, shown: Any, schema: Any) -> str:
+def _alternatives(
+    context: list[list[Any]], word: str, args: Any, shown: Any, schema: Any, at: Sequence[str | int]
+) -> str:
     """Name what is wrong with the alternative that comes nearest: the fewest faults, the deepest ones."""
     if any(not errors for errors in context):
         return f"more than one of the {len(context)} alternatives of {word} allow it"
     nearest = min(context, key=lambda errors: (len(errors), -max(len(one.instance_path) for one in errors)))
-    issue = _issue(nearest[0], args, shown, schema, nested=True)
+    issue = _issue(nearest[0], args, shown, schema, nested=True, at=at)
     return f"none of {len(context)} alternatives allows it; the nearest: {issue}"
 
 

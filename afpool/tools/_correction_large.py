@@ -8,8 +8,8 @@ enough is said:
 * What a place says of its own node is asked of a validator of that alone; missing and unknown members are
   looked up here.
 * It goes down `properties`, `items`, `additionalProperties`, `allOf` and references within the schema. Of
-  alternatives it is said that none is met, and not why. What it gives is wrong each time, but it may find
-  nothing.
+  alternatives it is said that none is met; why is asked of a validator of them alone, as long as all that
+  it tells of them takes little. What the walk gives is wrong each time, but it may find nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from .._base.compiled import Compiled
 from .._base.schema_cost import MAX_LEVELS
 from .._base.schema_resources import Resources
 
+EAGER_BYTES: Final = 1 << 21
+"""What the faults that a validator tells at once may take, of a value or of all its places; some 50 ms."""
 _VISITS: Final = 20_000
 _READ: Final = 255
 _OF_A_NODE: Final = frozenset(
@@ -49,8 +51,9 @@ class Found:
     Attributes:
         path: To the node that it is wrong with.
         word: The keyword.
-        what: Of `required` the missing name, of `additionalProperties` the unknown ones, of alternatives how
-            many there are; of every other keyword the validator's fault, whose own path is empty.
+        what: Of `required` the missing name, of `additionalProperties` the unknown ones, of alternatives that
+            nobody was asked about how many there are; of everything else the validator's fault, whose path
+            starts at the node.
         place: The part of the schema that says so.
     """
 
@@ -111,6 +114,7 @@ class _Walk:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
         self._resources: Resources | None = None
+        self._left = EAGER_BYTES
         self._ready: dict[tuple[int, str], Compiled | None] = {}
 
     def faults(self, args: Mapping[str, Any]) -> Iterator[Found]:
@@ -152,7 +156,7 @@ class _Walk:
         for word in _ALTERNATIVES:
             compiled = self._compiled(place, word)
             if compiled is not None and compiled.too_costly(node) is None and not compiled.allows(node):
-                yield Found(path, word, len(place[word]), place)
+                yield Found(path, word, self._why(compiled, node) or len(place[word]), place)
         if not isinstance(node, Mapping):
             return
         required = place.get("required")
@@ -166,6 +170,17 @@ class _Walk:
             unknown = [name for name in node if name not in known]
             if unknown:
                 yield Found(path, "additionalProperties", unknown, place)
+
+    def _why(self, compiled: Compiled, node: Any) -> Any | None:
+        """Give the validator's fault of one node, while what it tells is little."""
+        took = memory_of_faults(node, compiled.breadth, self._left)
+        if took > self._left:
+            return None
+        self._left -= took
+        try:
+            return next(iter(compiled.validator.iter_errors(node)), None)
+        except ValueError:
+            return None  # nested deeper than it reads
 
     def _compiled(self, place: Mapping[str, Any], part: str) -> Compiled | None:
         """Give what a place says of its own node, or one of its alternatives, made ready by itself."""

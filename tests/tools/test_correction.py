@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from afpool._base.compiled import Compiled
-from afpool.tools._correction import MAX_EXCERPT, MAX_ISSUES, correction, quoted, type_name
+from afpool.tools._correction import MAX_EXCERPT, MAX_ISSUES, correction, issues_of, quoted, type_name
 from afpool.tools._correction_large import faults_of_large
 
 SCHEMA = {
@@ -131,6 +131,35 @@ def test_of_a_value_inside_an_argument_that_is_hidden_whole_nothing_is_said() ->
     assert "SECRET" not in "".join(issues(args, {"p": {"token": "REDACTED"}}, compiled=compiled))
 
 
+class NeverAsked:
+    """Stands for a validator that would make all faults of a value before it gives one."""
+
+    def iter_errors(self, value: Any) -> Any:
+        raise AssertionError("asked for every fault at once")
+
+
+def test_of_many_alternatives_for_many_members_not_every_fault_is_made() -> None:
+    words = [{"const": f"choice {number}"} for number in range(300)]
+    compiled = Compiled({"additionalProperties": {"anyOf": [*words, {"type": "string", "maxLength": 3}]}})
+    args = {f"m{number}": "wrong" for number in range(60)}
+    assert not compiled.allows(args)
+    compiled.validator = NeverAsked()
+    said = [issue.said for issue in issues_of(args, {**args, "m1": "REDACTED"}, compiled)]
+    nearest = "none of 301 alternatives allows it; the nearest: "
+    assert said[0] == f'm0: {nearest}m0: expected "choice 0", got string "wrong"'
+    assert said[1] == f'm1: {nearest}m1: expected "choice 0", got string'
+    assert said[9] == "m9: none of 301 alternatives allows it", "as long as all that is asked takes little"
+    assert said[10] == "and more of the kind"
+
+
+def test_where_the_plain_part_says_nothing_one_fault_has_to_do() -> None:
+    words = [{"const": f"choice {number}"} for number in range(300)]
+    compiled = Compiled({"patternProperties": {"^m": {"anyOf": words}}})
+    nearest = "none of 300 alternatives allows it; the nearest: "
+    args = {f"m{number:02}": "wrong" for number in range(60)}
+    assert issues(args, compiled=compiled) == [f'm00: {nearest}m00: expected "choice 0", got string "wrong"']
+
+
 def test_what_is_too_costly_says_so() -> None:
     twice = {"anyOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]}
     deep: Any = {}
@@ -141,7 +170,13 @@ def test_what_is_too_costly_says_so() -> None:
 
 
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=5)),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-5, 5),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=5),
+    ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)
     ),
