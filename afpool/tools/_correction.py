@@ -140,6 +140,8 @@ def _issues(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compile
 def _of_all(args: Mapping[str, Any], shown: Mapping[str, Any], compiled: Compiled) -> Iterator[Issue]:
     took = memory_of_faults(args, compiled.breadth, _FIRST_BYTES)
     if took > EAGER_BYTES:
+        if took <= _FIRST_BYTES and deeper_than_is_read(args):
+            return  # that is what has to change first, and is said of the whole
         nothing = True
         for found in faults_of_large(args, compiled.schema):
             nothing = False
