@@ -324,20 +324,14 @@ class MemoryTransport:
 Transport: TypeAlias = HttpTransport | WebSocketTransport | StdioTransport | MemoryTransport
 
 
-def _plain(config: Any) -> dict[str, Any]:
-    if isinstance(config, TlsConfig):
-        return config.document()  # it holds a secret, which is no plain value
+def _plain(config: StdioConfig) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for field in attrs.fields(type(config)):
         value = getattr(config, field.name)
-        if isinstance(value, bytes):
-            value = value.hex()
-        elif isinstance(value, tuple):
+        if isinstance(value, tuple):
             value = list(value)
         elif isinstance(value, Mapping):
             value = dict(value)
-        elif value is not None and not isinstance(value, str | int | float | bool):
-            value = str(value)
         document[field.name] = value
     return document
 

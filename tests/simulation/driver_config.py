@@ -15,7 +15,7 @@ import attrs
 
 from afpool import PoolClosed, Server
 from tests.simulation.driver_host import key_of
-from tests.simulation.driver_mistakes import PLANS, SERVERS, taken
+from tests.simulation.driver_mistakes import PLANS, SERVERS, confused, taken
 from tests.simulation.driver_steps import Skip
 from tests.simulation.ground import Reconfigured, Resumed
 from tests.simulation.ground_host import ServerFreed
@@ -175,6 +175,8 @@ class Configuration:
         wrong = taken((*SERVERS, *PLANS))
         if wrong:
             self.run.failures.append(f"E4 what cannot be was taken: {wrong}")
+        if alike := confused():
+            self.run.failures.append(f"E4 two plans are one, or one is two: {alike}")
         if run_state(pool) != before:
             self.run.failures.append("E4 a configuration that is wrong has changed something")
 

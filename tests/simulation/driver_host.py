@@ -230,6 +230,8 @@ class Host:
         marks = {WHO: key, PLAN: mark}
         url = place.url if truth.mood != "nowhere" else place.url.replace(place.host, "nowhere.sim")
         requirement = None
+        if way.own_key:
+            marks["x-api-key"] = self._own_key(key)
         if way.credential != "none":
             mode: Literal["user", "machine"] = "user" if way.credential == "user" else "machine"
             requirement = CredentialRequirement(server.name, way.scopes, mode)
@@ -239,13 +241,22 @@ class Host:
         elif server.kind in {"stdio", "memory"}:
             transport = place.child_transport(marks, nowhere=truth.mood == "nowhere")
         else:
-            transport = HttpTransport(url=url, headers=marks, streaming=way.streaming, **place.way_there())
+            there = place.way_there()
+            if truth.mood == "nowhere" and "httpx_transport" in there:
+                there["httpx_transport"] = dict  # which makes something, but no transport
+            transport = HttpTransport(url=url, headers=marks, streaming=way.streaming, **there)
         return Plan(
             transport=transport,
             credential=requirement,
             requests=self._requests(server),
             protocol_version=way.version or None,
         )
+
+    def _own_key(self, key: str) -> str:
+        value = f"canary-of-the-plan-{key}"
+        if value not in self.canaries:
+            self.canaries.append(value)
+        return value
 
     # ------------------------------------------------------------------ sharing
 

@@ -1,7 +1,11 @@
-"""Mistakes of an app: plans and servers that cannot be, each of which afpool refuses when it is made."""
+"""Mistakes of an app: plans and servers that cannot be, each of which afpool refuses when it is made.
+
+Also pairs of plans, of which it has to know whether they lead to the same.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from afpool import (
@@ -56,6 +60,21 @@ PLANS: Final[tuple[Callable[[], object], ...]] = (
     lambda: ServerRequests(max_handlers=0),
 )
 
+
+class _Factory:
+    def __call__(self) -> object:
+        return object()
+
+
+_ONE: Final = _Factory()
+# Pairs of plans, and whether both are the same way to the same place.
+ALIKE: Final[tuple[tuple[Callable[[], Any], Callable[[], Any], bool], ...]] = (
+    (_http(httpx_transport=_ONE), _http(httpx_transport=_ONE), True),
+    (_http(httpx_transport=_ONE), _http(httpx_transport=_Factory()), False),
+    (_http(httpx_transport=lambda: None), _http(httpx_transport=lambda: None), False),
+    (_http(proxy="env"), _http(), not os.environ.get("http_proxy")),
+)
+
 SERVERS: Final[tuple[Callable[[], object], ...]] = (
     lambda: Server(name=""),
     lambda: Server(name="a", compare_without=("no-pointer",)),
@@ -72,6 +91,16 @@ SERVERS: Final[tuple[Callable[[], object], ...]] = (
     ),
     lambda: Limits(deadline=0),
 )
+
+
+def confused() -> list[str]:
+    """Make all plans of `ALIKE`; those that are alike and should not be, or the other way round."""
+    found = []
+    for one, other, alike in ALIKE:
+        mine, theirs = one(), other()
+        if (mine.transport.document() == theirs.transport.document()) != alike:
+            found.append(f"{mine} and {theirs}")
+    return found
 
 
 def taken(mistakes: tuple[Callable[[], object], ...]) -> list[str]:

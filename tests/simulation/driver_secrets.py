@@ -107,7 +107,7 @@ class _Signer:
             self._turn += 1
             return self._bad(self._turn, self._value())
         if self._how == "at-once":
-            return {"x-signature": self._value()}
+            return {"x-signature": self._value(), "cookie": self._value()}
         return self._later()
 
     async def _later(self) -> Mapping[str, str]:
@@ -142,6 +142,10 @@ class _Challenged(_Flow):
 
 
 class _Meddling(_Flow):
+    _turn = 0
+
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         await trio.lowlevel.checkpoint()
-        yield httpx.Request("POST", "http://tokens.sim/token", content=self.value())
+        self._turn += 1
+        url = request.url if self._turn % 2 else "http://tokens.sim/token"
+        yield httpx.Request("POST", url, content=self.value())

@@ -90,18 +90,20 @@ class RpcErrorNext(Scripted):
             -32042 (elicitation of an address), 1, and others.
         status: Of HTTP.
         wrong_id: Answered under another id.
+        quotes: Its data holds what the request was authenticated by.
     """
 
     code: int = -32603
     status: int = 200
     wrong_id: bool = False
+    quotes: bool = False
 
 
 Garbage: TypeAlias = Literal[
     "not-json", "no-message", "not-utf8", "deep", "empty", "nan", "result-no-object", "no-content",
     "surrogate", "key-twice", "batch", "answer-twice", "stray-answer", "wrong-type", "no-http", "huge-head",
     "too-large", "half-event", "no-length", "bad-chunk", "nameless", "ids-and-retry", "anothers",
-    "large-event", "large-after",
+    "large-event", "large-after", "many-tools", "bare-acknowledgement",
 ]  # fmt: skip
 
 

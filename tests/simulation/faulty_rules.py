@@ -7,6 +7,7 @@ HTTP. The driver counts it as skipped.
 from __future__ import annotations
 
 import email.utils
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -69,7 +70,22 @@ def rule_of(step: s.Scripted, spot: Spot) -> Rule | None:
         return None
     who = step.who
     when = None if who is None else lambda arrival: spot.whose(arrival, who)
+    if isinstance(action, JsonRpcError) and isinstance(action.data, list):
+        when = _quoting(action, when)
     return Rule(step.method, action, step.tool, step.times, when)
+
+
+def _quoting(action: Any, given: Callable[[Arrival], bool] | None) -> Callable[[Arrival], bool]:
+    """What a request has to meet to be answered by this error, which then says how it was authenticated."""
+
+    def when(arrival: Arrival) -> bool:
+        if given is not None and not given(arrival):
+            return False
+        names = ("authorization", "x-sim-key", "x-sim-token", "x-api-key", "cookie")
+        action.data[:] = [arrival.headers[name] for name in names if name in arrival.headers]
+        return True
+
+    return when
 
 
 def _action(step: s.Scripted, spot: Spot) -> Action | None:
@@ -90,7 +106,7 @@ def _action(step: s.Scripted, spot: Spot) -> Action | None:
             return _status(step, spot)
         case s.RpcErrorNext():
             wrong: dict[str, Any] = {"id": 987654} if step.wrong_id else {}
-            data = _address() if step.code == -32042 else None
+            data: Any = _address() if step.code == -32042 else [] if step.quotes else None
             return JsonRpcError(step.code, data=data, status=step.status, after_execution=executed, **wrong)
         case s.GarbageNext():
             garbage = _garbage(step.what, spot)
@@ -222,6 +238,23 @@ def _said() -> bytes:
     return b'{"jsonrpc": "2.0", "method": "notifications/message", "params": %b}' % params
 
 
+# Of a subscription that is named by a string, and with nothing of what is granted.
+_BARE: Final = (
+    b'{"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"_meta": '
+    b'{"io.modelcontextprotocol/subscriptionId": "%b"}}}'
+) % ID
+
+
+@functools.cache
+def _many_tools() -> bytes:
+    """A list that is read in several turns. Every fiftieth tool wants a header that cannot be."""
+    plain = b'{"name": "m%d", "inputSchema": {"type": "object"}}'
+    bad = b'{"name": "m%d", "inputSchema": {"type": "object", "properties": {"a": {"type": "object", '
+    bad += b'"x-mcp-header": "a b"}}}}'
+    tools = b", ".join((bad if number % 50 == 49 else plain) % number for number in range(300))
+    return b'{"jsonrpc": "2.0", "id": %b, "result": {"resultType": "complete", "tools": [%b]}}' % (ID, tools)
+
+
 def _bodies(max_message: int) -> dict[str, bytes]:
     twice = _answer()
     return {
@@ -240,6 +273,8 @@ def _bodies(max_message: int) -> dict[str, bytes]:
         "nameless": b'{"jsonrpc": "2.0", "result": {"content": [}, "id": %b}' % ID,
         "anothers": b'{"jsonrpc": "2.0", "id": 1, "result": {"content": []}}',
         "stray-answer": b'{"jsonrpc": "2.0", "id": 987654, "result": {}}',
+        "many-tools": _many_tools(),
+        "bare-acknowledgement": _BARE,
         "too-large": _answer(b'[{"type": "text", "text": "' + b"x" * min(max_message, LARGE) + b'"}]'),
     }
 
@@ -257,6 +292,8 @@ def _garbage(what: s.Garbage, spot: Spot) -> Body | RawBytes | None:
             before = b"data: " + _answer() + b"\n\n" if what == "large-after" else b""
             large = b"data: " + b"x" * spot.max_message + b"\n\n"
             return Body(before + large, content_type="text/event-stream")
+        if what == "bare-acknowledgement":
+            return Body(b"data: " + _BARE + b"\n\n", content_type="text/event-stream")
         return _over_http(what, bodies)
     if what in bodies:
         if spec.kind != "websocket" and what == "answer-twice":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # others are known by 0.3.
 OFTEN: Final = {
     "credential_changes": 0.6, "wants_more": 0.5, "subscriptions": 0.5, "broken_off": 0.5, "unreadable": 0.5,
-    "taken_up_again": 0.5, "reconfigures": 0.6, "meets": 0.6,
+    "taken_up_again": 0.7, "reconfigures": 0.6, "meets": 0.6, "beside_tools": 0.7, "subscribed": 0.5,
     "streams": 0.45, "asks_by_itself": 0.4, "many_questions": 0.4,
 }  # fmt: skip
 

@@ -208,9 +208,10 @@ def _way(swarm: Swarm, spec: ServerSpec) -> Way:
         form=swarm.weighted({"bearer": 5, "basic": 1, "api-key": 1, "headers": 1}),
         answers=answers,
         answering=swarm.weighted(
-            {"at-once": 6, "slowly": 3, "raises": 1, "misfit": 1, "never": 1, "declines": 2}
+            {"at-once": 5, "slowly": 3, "raises": 1, "misfit": 2, "never": 1, "declines": 3}
         ),
         version=swarm.pick(_versions(spec)) if swarm.has("pinned versions", 0.2) else "",
+        own_key=credential == "none" and spec.kind not in {"stdio", "memory"} and swarm.has("own keys", 0.3),
         scopes=("read",) if credential != "none" and swarm.chance(0.5) else (),
     )
 

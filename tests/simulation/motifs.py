@@ -62,6 +62,17 @@ class Scene:
         assert pair is not None
         return pair
 
+    def pair_that_resumes(self) -> tuple[str, ServerSpec] | None:
+        """Somebody and a server with streams as answers, rather of an era that takes them up again."""
+        may = self.pair(
+            lambda server: (
+                _streams(server)
+                and server.era != "stateless"
+                and server.way.version in {"", "2025-06-18", "2025-11-25"}
+            )
+        )
+        return may or self.pair(_streams)
+
     def others(self, who: str) -> list[str]:
         """Everybody else."""
         return [person.name for person in self.world.people if person.name != who]
@@ -82,7 +93,7 @@ class Scene:
         tool = members.pop("tool", None) or self.tool(server, *kinds)
         members.setdefault("args", self.arguments(server, tool))
         if "progress" not in members and self.swarm.has("progress", 0.4) and self.swarm.chance(0.3):
-            members["progress"] = "raises" if self.swarm.chance(0.15) else "takes"
+            members["progress"] = "raises" if self.swarm.chance(0.3) else "takes"
         if "live" not in members and self.swarm.has("live identities", 0.5):
             members["live"] = self.swarm.chance(0.4)
         number = f"c{self.number()}"
@@ -125,6 +136,10 @@ class Scene:
     def calls(self, at: float, who: str, server: ServerSpec, count: int, most: float = 0.5) -> list[Step]:
         """Some calls around a time."""
         return [self.call(self.after(at, most), who, server, binding=self.binding()) for _ in range(count)]
+
+
+def _streams(server: ServerSpec) -> bool:
+    return server.over_http and server.kind != "sse"
 
 
 def flat(*parts: Step | Sequence[Step]) -> list[Step]:

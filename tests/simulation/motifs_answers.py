@@ -46,7 +46,9 @@ def refused_answers(scene: Scene) -> list[Step]:
     # A WebSocket's upgrade and a child know no status of a call.
     if server.shared_stream or swarm.chance(0.3):
         code = swarm.pick([-32700, -32600, -32601, -32020, -32022, -32042, -32603, -32000, 7])
-        trouble: Step = RpcErrorNext(**common, code=code, status=swarm.pick([200, 200, 400]))
+        trouble: Step = RpcErrorNext(
+            **common, code=code, status=swarm.pick([200, 200, 400]), quotes=swarm.chance(0.5)
+        )
     else:
         status = swarm.pick([401, 401, 403, 429, 429, 307, 308, 405, 406, 413, 415, 421])
         trouble = StatusNext(
@@ -109,6 +111,8 @@ def unreadable(scene: Scene) -> list[Step]:
         )
         for _ in range(swarm.random.randint(1, 3))
     ]
+    if swarm.chance(0.15):
+        trouble.append(GarbageNext(at=at, server=server.name, method="tools/list", what="many-tools"))
     again = ListTools(at=scene.after(at), who=who, server=server.name, refresh=True)
     return flat(
         scene.calls(at, who, server, 1), trouble, again, scene.calls(scene.after(at), who, server, 4, 2.0)
@@ -139,7 +143,7 @@ def silent_server(scene: Scene) -> list[Step]:
 
 def broken_off(scene: Scene) -> list[Step]:
     """Answers whose event stream ends early and can be taken up again, perhaps."""
-    pair = scene.pair(lambda server: server.over_http and server.kind != "sse")
+    pair = scene.pair_that_resumes()
     if pair is None:
         return link_breaks(scene)
     who, server = pair
@@ -200,6 +204,8 @@ def asks_by_itself(scene: Scene) -> list[Step]:
         for _ in range(swarm.random.randint(1, 4))
     ]
     said = ["resources", "prompts", "log", "elicitation-complete", "stray-progress", "unknown"]
+    if "url" in server.way.answers:
+        said += ["elicitation-complete"] * 4
     for _ in range(swarm.random.randint(0, 3)):
         what: Any = swarm.pick(said)
         steps.append(

@@ -64,6 +64,7 @@ def streams(scene: Scene) -> list[Step]:
             **common, what=swarm.pick(["ids-and-retry", "ids-and-retry", "half-event", "stray-answer"])
         ),
         GarbageNext(**common, what="ids-and-retry"),
+        GarbageNext(**{**common, "method": "subscriptions/listen"}, what="bare-acknowledgement"),
     ]
     ends: list[Step] = [
         EndStreams(at=scene.after(at + 0.3, 4.0), server=server.name, graceful=swarm.chance(0.5))
@@ -137,6 +138,7 @@ def subscribed(scene: Scene) -> list[Step]:
         RpcErrorNext(**refusal, code=swarm.pick([-32602, -32603, -32601])),
         StatusNext(**refusal, status=swarm.pick([401, 429, 503])),
         HangNext(**refusal),
+        GarbageNext(**{**refusal, "method": "subscriptions/listen"}, what="bare-acknowledgement"),
     ]
     return flat(
         steps,
@@ -243,7 +245,7 @@ def wants_more(scene: Scene) -> list[Step]:
 
 def taken_up_again(scene: Scene) -> list[Step]:
     """An answer breaks off, and asking for its rest meets trouble of its own."""
-    pair = scene.pair(lambda server: server.over_http and server.kind != "sse")
+    pair = scene.pair_that_resumes()
     if pair is None:
         return doubts(scene)
     who, server = pair
@@ -252,15 +254,18 @@ def taken_up_again(scene: Scene) -> list[Step]:
     broken = BreakOffNext(
         at=at,
         server=server.name,
-        times=swarm.pick([1, 2, 4]),
+        times=swarm.pick([2, 4, 4]),
         retry=swarm.pick([None, 1, 100, 2000]),
         ends=swarm.pick([0, 1, 2, 6, 12]),
         replay=swarm.chance(0.3),
         cut=swarm.chance(0.5),
     )
-    rest: dict[str, Any] = {"at": at, "server": server.name, "method": "GET", "times": swarm.pick([1, 1, 3])}
+    rest: dict[str, Any] = {"at": at, "server": server.name, "method": "GET", "times": swarm.pick([1, 3, 9])}
+    likely = [401] if server.way.credential != "none" else [404, 400]
     trouble: list[Step] = [
         StatusNext(**rest, status=swarm.pick([400, 401, 404, 405, 429, 500, 503, 200, 204])),
+        StatusNext(**rest, status=swarm.pick(likely), challenge=swarm.pick(["none", "bearer"])),
+        GarbageNext(**rest, what=swarm.pick(["large-event", "large-after", "no-http", "ids-and-retry"])),
         StatusNext(
             **rest, status=swarm.pick([307, 308]), location=swarm.pick(["same", "path", "other-place"])
         ),
@@ -289,7 +294,7 @@ def taken_up_again(scene: Scene) -> list[Step]:
         broken,
         swarm.pick(trouble) if swarm.chance(0.8) else [],
         calls,
-        swarm.pick(gone) if swarm.chance(0.5) else [],
+        swarm.pick(gone) if swarm.chance(0.6) else [],
         WithdrawCaller(at=at + 3.0, who=who, how="back"),
     )
 

@@ -184,12 +184,17 @@ def _has_offers(server: ServerSpec) -> bool:
     return bool(server.manners.resources)
 
 
+def _over_requests(server: ServerSpec) -> bool:
+    return _has_offers(server) and server.era != "handshake" and server.over_http
+
+
 _BESIDE: Final = ("resources", "templates", "read", "prompts", "prompt", "complete", "log-level")
 
 
 def beside_tools(scene: Scene) -> list[Step]:
     """A bound server is asked for resources, prompts, completions; also one that has none."""
-    pair = scene.pair(_has_offers) if scene.swarm.chance(0.9) else scene.pair()
+    pair = scene.pair(_over_requests) if scene.swarm.chance(0.3) else None
+    pair = pair or (scene.pair(_has_offers) if scene.swarm.chance(0.9) else None)
     who, server = pair or scene.some_pair()
     at = scene.when()
     steps: list[Step] = []

@@ -159,6 +159,7 @@ class Way:
         answering: How: at once; after a second; by raising; with what does not fit; never.
         scopes: Scopes of the credential requirement.
         version: The protocol version that plans pin; none where it is empty.
+        own_key: Plans authenticate by a header of their own, a secret like any other.
     """
 
     over: Literal["direct", "insecure", "proxy", "proxy-with-credential", "httpx", "unix"] = "direct"
@@ -169,6 +170,7 @@ class Way:
     answering: Literal["at-once", "slowly", "raises", "misfit", "never", "declines"] = "at-once"
     scopes: tuple[str, ...] = ()
     version: Version = ""
+    own_key: bool = False
 
 
 @attrs.frozen(kw_only=True)
