@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scope", default="", help="only in functions with this in their name")
     parser.add_argument("--sample", type=float, default=SAMPLE, help="share of all changes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--budget", type=float, default=240.0, help="seconds of tests for one change, at most")
+    parser.add_argument("--budget", type=float, default=240.0, help="seconds of tests for one change at most")
     parser.add_argument("--explained", action="store_true", help="run those of survivors.toml, too")
     parser.add_argument("--again", type=Path, help="without what an earlier --out says was noticed")
     parser.add_argument(
