@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = "nobody"
 BASE64: Final = re.compile(r'"(?:data|blob)"\s*:\s*"([A-Za-z0-9+/=\\]+)"')
+LISTS: Final = 60.0
+"""Seconds for which a listing goes on at most; see `runtime/_listing.py`."""
 KNOWN_LIMITS: Final = frozenset(field.name for field in attrs.fields(Limits))
 
 
@@ -287,6 +289,12 @@ class Door:
                     at = text.index(value)
                     yield f"I6 {value!r}, which is redacted, is shown: …{text[max(0, at - 300) : at + 200]}…"
                     break
+
+    async def landed(self) -> None:
+        """Wait for listings that go on though nobody waits for them any more: they have a time of their own."""
+        with trio.move_on_after(LISTS + 1):
+            for flight in list(self.runtime._offers.lister._flights.values()):
+                await flight.done.wait()
 
     def rest(self) -> dict[str, Any]:
         """What of the door is under way."""

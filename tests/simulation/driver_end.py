@@ -64,6 +64,8 @@ class End:
             # one that is being made again is a call of the pool's own, with a deadline as others have
             self._unsubscribe()
             await trio.sleep(limits.deadline)
+        if run.door is not None and not run.closing:
+            await run.door.landed()
         settled = limits.settle_timeout + limits.cancel_grace + limits.close_timeout + limits.ping_timeout
         await trio.sleep(settled + SETTLED)
         if not run.closing:
