@@ -291,7 +291,7 @@ class Door:
                     break
 
     async def landed(self) -> None:
-        """Wait for listings that go on though nobody waits for them any more: they have a time of their own."""
+        """Wait for listings that go on though nobody waits for them any more: they have their own time."""
         with trio.move_on_after(LISTS + 1):
             for flight in list(self.runtime._offers.lister._flights.values()):
                 await flight.done.wait()
