@@ -39,7 +39,9 @@ LOCALS = (
 )
 
 
-def story(*steps: s.Step, hooks: tuple[Any, ...] = (), tools: Any = (), **door: Any) -> s.Story:
+def story(
+    *steps: s.Step, hooks: tuple[Any, ...] = (), tools: Any = (), seed: int = 3, **door: Any
+) -> s.Story:
     spec = ServerSpec(
         name="files",
         tools=(
@@ -48,7 +50,7 @@ def story(*steps: s.Step, hooks: tuple[Any, ...] = (), tools: Any = (), **door: 
         ),
     )  # fmt: skip
     door = {"tools": LOCALS, "rules": RULES, "hooks": hooks, **door}
-    return s.Story(World(people=PEOPLE, servers=(spec,), door=DoorSpec(**door)), steps, 3)
+    return s.Story(World(people=PEOPLE, servers=(spec,), door=DoorSpec(**door)), steps, seed)
 
 
 def call(at: float, number: int, tool: str = "vault", **members: Any) -> s.DoorCall:
@@ -381,7 +383,7 @@ BROKEN: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], s.Story]] = {
     ),
     "I6 coded": (
         "a credential in base64", binary_contents_are_not_looked_into,
-        story(call(1, 1, tool="own-needs", args={"how": "blob"})),
+        story(call(1, 1, tool="own-needs", args={"how": "blob"}), seed=4),  # a secret that is no number
     ),
     "I6 error": (
         "a credential in an error", errors_are_not_cleaned,
