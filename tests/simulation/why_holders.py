@@ -58,7 +58,7 @@ def _cannot(around: Around, told: Told, call: str) -> str:
     if ended is not None and ended.at + settled < told.began.at:
         return f"it was over {told.began.at - ended.at:.3f} s before"
     # what is in doubt may have begun to leave, and keeps its place for a while although no server saw it
-    silent = ended is not None and ended.delivery != "in-doubt" and call not in around.requests
+    silent = ended is not None and not around.in_doubt(call) and call not in around.requests
     if ended is not None and silent and ended.at < told.began.at - NEAR:
         return f"it sent nothing and had ended {told.began.at - ended.at:.4f} s before"
     return ""

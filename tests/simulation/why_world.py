@@ -86,6 +86,12 @@ class Around:
         """How a call began that another one names: also a second attempt, or a further call of a context."""
         return self.began.get(name) or self.began.get(FURTHER.sub("", name))
 
+    def in_doubt(self, name: str) -> bool:
+        """Whether a call that has ended may have begun to leave; of a cancelled one the record says so."""
+        ended, filed = self.ended.get(name), self._filed.get(name)
+        verdict = None if ended is None else ended.delivery
+        return (verdict or (None if filed is None else filed.delivery)) == "in-doubt"
+
     def first_pass(self, name: str) -> Filed | None:
         """How a call ended that its door made once more, under an id of its own, since nothing had run."""
         return self._filed.get(name) if name + AGAIN in self._filed else None
