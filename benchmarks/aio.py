@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from anyio.from_thread import start_blocking_portal
-from compare import http_responder
+from compare import responder
 
 from afpool import HttpTransport, Identity, Plan, Runtime, Server, define_tool, open_runtime
 from afpool.aio import open_runtime_sync
@@ -170,7 +170,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.3)
     options = parser.parse_args()
-    with http_responder(None) as url:
+    with responder(None) as url:
         taken = measure(options.rounds, options.seconds, url)
     print(f"Python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f}; microseconds per call")
     cpu: dict[tuple[str, int], float] = {}

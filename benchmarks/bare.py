@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import h11
 import msgspec
 import trio
+import trio_websocket
 from responders import STATELESS, TEXT, VERSION_KEY
 
 if TYPE_CHECKING:
@@ -39,36 +41,39 @@ HEADERS = [
     ("mcp-name", "echo"),
 ]
 
+LARGE = 4 * 2**20
+
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
 class Requests:
-    """Makes requests with ids of their own and checks what comes back."""
+    """Makes requests with ids of their own and checks what comes back; of a `size`, where one is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
         self._id = 0
+        self._size = size or len(TEXT)
+        self._arguments = {"size": size} if size else {"text": TEXT}
 
     def next(self) -> tuple[int, bytes]:
         self._id += 1
-        params = {"name": "echo", "arguments": {"text": TEXT}, "_meta": META}
+        params = {"name": "echo", "arguments": self._arguments, "_meta": META}
         return self._id, _encode({"jsonrpc": "2.0", "id": self._id, "method": "tools/call", "params": params})
 
-    @staticmethod
-    def check(wanted: int, message: Any) -> None:
-        if message["id"] != wanted or message["result"]["content"][0]["text"] != TEXT:
+    def check(self, wanted: int, message: Any) -> None:
+        if message["id"] != wanted or len(message["result"]["content"][0]["text"]) != self._size:
             raise RuntimeError("the answer is not the one to this request")
 
 
 @asynccontextmanager
-async def http(url: str) -> AsyncIterator[Call]:
+async def http(url: str, size: int = 0) -> AsyncIterator[Call]:
     """One kept connection per place; h11 over a trio stream."""
     where = urlsplit(url)
     assert where.hostname is not None
     assert where.port is not None
     host = ("host", where.netloc)
     connections: dict[int, tuple[trio.SocketStream, h11.Connection]] = {}
-    requests = Requests()
+    requests = Requests(size)
 
     async def call(place: int) -> None:
         connection = connections.get(place)
@@ -105,6 +110,29 @@ async def http(url: str) -> AsyncIterator[Call]:
         await stream.aclose()
 
 
+class Waiting(Requests):
+    """Requests on one stream, whose answers one reader hands to whoever waits for their id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: dict[int, trio.lowlevel.Task] = {}
+        self._answers: dict[int, Any] = {}
+
+    def heard(self, line: bytes | str) -> None:
+        message = _decode(line)
+        rpc_id = message["id"]
+        self._answers[rpc_id] = message
+        task = self._tasks.pop(rpc_id, None)
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    async def answer(self, rpc_id: int) -> None:
+        if rpc_id not in self._answers:  # where writing waits, the answer may have come meanwhile
+            self._tasks[rpc_id] = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.SUCCEEDED)
+        self.check(rpc_id, self._answers.pop(rpc_id))
+
+
 @asynccontextmanager
 async def stdio(_: str) -> AsyncIterator[Call]:
     """A child whose answers one reader hands to whoever waits for their id."""
@@ -113,29 +141,22 @@ async def stdio(_: str) -> AsyncIterator[Call]:
     assert isinstance(child.stdin, trio.lowlevel.FdStream)
     assert child.stdout is not None
     stdin, stdout, fd = child.stdin, child.stdout, child.stdin.fileno()
-    waiting: dict[int, trio.lowlevel.Task] = {}
-    answers: dict[int, Any] = {}
-    requests = Requests()
+    waiting = Waiting()
 
     async def read() -> None:
         rest = b""
         while data := await stdout.receive_some(65536):
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                message = _decode(line)
-                task = waiting.pop(message["id"])
-                answers[message["id"]] = message
-                trio.lowlevel.reschedule(task)
+                waiting.heard(line)
 
     async def call(_: int) -> None:
-        rpc_id, body = requests.next()
-        waiting[rpc_id] = trio.lowlevel.current_task()
+        rpc_id, body = waiting.next()
         line = body + b"\n"
         # 64 such lines fit in an empty pipe several times over, so a short write is a fault of this loop
         if os.write(fd, line) != len(line):
             raise RuntimeError("the pipe is full: more calls at once than this loop is made for")
-        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.SUCCEEDED)
-        requests.check(rpc_id, answers.pop(rpc_id))
+        await waiting.answer(rpc_id)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
@@ -143,3 +164,30 @@ async def stdio(_: str) -> AsyncIterator[Call]:
         await stdin.aclose()
         await child.wait()
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def websocket(url: str) -> AsyncIterator[Call]:
+    """One connection of trio-websocket's, used by all places at once."""
+    waiting = Waiting()
+
+    async def read() -> None:
+        with suppress(trio_websocket.ConnectionClosed):
+            while True:
+                waiting.heard(await connection.get_message())
+
+    async def call(_: int) -> None:
+        rpc_id, body = waiting.next()
+        await connection.send_message(body.decode())
+        await waiting.answer(rpc_id)
+
+    async with (
+        trio_websocket.open_websocket_url(url, subprotocols=["mcp"]) as connection,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(read)
+        yield call
+        nursery.cancel_scope.cancel()
+
+
+large_http = partial(http, size=LARGE)

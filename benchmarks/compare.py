@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 SDK_PYTHON = HERE.parent / ".cache" / "peers" / "mcp2" / "bin" / "python"
+FASTMCP_PYTHON = HERE.parent / ".cache" / "interop" / "fastmcp4" / "bin" / "python"
 
 
 @attrs.frozen
@@ -60,6 +61,8 @@ class Subject:
         elif kind.startswith("sdk-"):
             target = url if kind == "sdk-http" else sys.executable
             command = [str(SDK_PYTHON), str(HERE / "sdk_subject.py"), kind, target]
+        elif kind.startswith("fastmcp-"):
+            command = [str(FASTMCP_PYTHON), str(HERE / "fastmcp_subject.py"), url]
         else:
             command = [sys.executable, str(HERE / "subjects.py"), kind, url]
         self._process = started(command, cpu)
@@ -104,22 +107,26 @@ def started(command: Sequence[str], cpu: int | None) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def http_responder(cpu: int | None, tls: Path | None = None) -> Iterator[str]:
+def responder(cpu: int | None, tls: Path | None = None, kind: str = "http") -> Iterator[str]:
     """A responder in a process of its own, over TLS where it gets a certificate; gives its URL."""
-    command = [sys.executable, str(HERE / "responders.py"), "http", *([] if tls is None else [str(tls)])]
+    command = [sys.executable, str(HERE / "responders.py"), kind, *([] if tls is None else [str(tls)])]
     with started(command, cpu) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         try:
-            scheme = "http" if tls is None else "https"
+            scheme = {"http": "http", "websocket": "ws"}[kind] + ("" if tls is None else "s")
             yield f"{scheme}://127.0.0.1:{int(process.stdout.readline())}/mcp"
         finally:
             process.stdin.close()
 
 
 def usable(kinds: Sequence[str]) -> list[str]:
-    """The kinds that can run here: the SDK is only compared where `make peers` has put it."""
-    return [kind for kind in kinds if not kind.startswith("sdk-") or SDK_PYTHON.exists()]
+    """The kinds that can run here: peers are only compared where `make peers northbound` has put them."""
+    pythons = {"sdk": SDK_PYTHON, "fastmcp": FASTMCP_PYTHON}
+    return [
+        kind for kind in kinds
+        if (python := pythons.get(kind.partition("-")[0])) is None or python.exists()
+    ]  # fmt: skip
 
 
 def compare(
@@ -130,10 +137,11 @@ def compare(
     client_cpu, server_cpu = (cpus[0], cpus[1]) if pin and len(cpus) > 1 else (None, None)
     samples: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
     with ExitStack() as stack:
-        url = stack.enter_context(http_responder(server_cpu))
+        wire = "websocket" if "websocket" in kinds[0] else "http"
+        url = stack.enter_context(responder(server_cpu, kind=wire))
         # a child of a stdio client inherits its processor; both then share one, for every client alike
         subjects = [
-            stack.enter_context(Subject(kind, url, client_cpu if "http" in kind else None)) for kind in kinds
+            stack.enter_context(Subject(kind, url, None if "stdio" in kind else client_cpu)) for kind in kinds
         ]
         for subject in subjects:
             subject.read()

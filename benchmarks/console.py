@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
-from compare import http_responder
+from compare import responder
 from figures import Figure, tell
 
 from afpool import HttpTransport, Identity, Plan, RuntimeConfig, Server
@@ -133,7 +133,7 @@ async def subject(
     folder: Path,
 ) -> AsyncIterator[tuple[Runtime, dict[str, Callable[[int], Awaitable[object]]]]]:
     """A runtime with a console, and the two kinds of calls."""
-    with http_responder(None) as url:
+    with responder(None) as url:
         plan = Plan(transport=HttpTransport(url=url))
         config = RuntimeConfig(
             servers=[Server(name="desk", plan=plan)], tools=[own],

@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
-from compare import SDK_PYTHON, Subject, environment, http_responder, write
+from compare import SDK_PYTHON, Subject, environment, responder, write
 
 MOST = {"https": 0.45, "http": 0.35}
 CROWDED = 1.25
@@ -68,7 +68,7 @@ def measure(scheme: str, rounds: int, openings: int, *, pin: bool) -> list[Row]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server, authority = certificate(folder)
         tls = server if scheme == "https" else None
-        url = stack.enter_context(http_responder(server_cpu, tls))
+        url = stack.enter_context(responder(server_cpu, tls))
         subjects = {kind: stack.enter_context(Subject(kind, url, client_cpu, authority)) for kind in KINDS}
         for subject in subjects.values():
             subject.read()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import bare
 import trio
-from compare import http_responder
+from compare import responder
 from responders import TEXT
 from subjects import ALICE
 
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--stdio", action="store_true")
     parser.add_argument("--functions", type=int, default=25)
     options = parser.parse_args()
-    with http_responder(None) as url:
+    with responder(None) as url:
         trio.run(measure, url, options)
 
 

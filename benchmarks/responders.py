@@ -1,10 +1,13 @@
 """Servers that answer at once, so that a client's own cost is what a measurement shows.
 
     python responders.py http [CERTIFICATE]   # prints its port, serves until stdin ends
+    python responders.py websocket            # likewise
     python responders.py stdio                # answers on stdout until stdin ends
 
 They run in a process of their own, know four methods of both protocol eras, and check nothing. What they
-cost is the same for every client that is compared. `answer` is used without a process by `memory.py`.
+cost is the same for every client that is compared. `answer` is used without a process by `memory.py`. Over
+HTTP an answer comes as the path says: `/mcp` as JSON, `/sse` as a stream of one event. A tool that is called
+with a `size` answers so many characters.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import ssl
 import sys
 import threading
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -42,6 +46,13 @@ _GONE = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _CACHED = {"ttlMs": 3_600_000, "cacheScope": "public"}
 
 
+@cache
+def large(size: int) -> str:
+    """A text of so many characters, as reports are: lines of words, with what JSON has to escape."""
+    line = 'the quick brown fox; "jumps" over\tthe lazy dog: 0123456789\n'
+    return (line * (size // len(line) + 1))[:size]
+
+
 def answer(text: bytes) -> bytes | None:
     """Answer one message; `None` for a notification, which takes none."""
     message = _decode(text)
@@ -52,10 +63,9 @@ def answer(text: bytes) -> bytes | None:
     params = message.get("params") or {}
     stateless = VERSION_KEY in (params.get("_meta") or {})
     if method == "tools/call":
-        result = {
-            "content": [{"type": "text", "text": params["arguments"]["text"]}],
-            "isError": False,
-        }
+        arguments = params["arguments"]
+        text = arguments["text"] if "text" in arguments else large(arguments["size"])
+        result = {"content": [{"type": "text", "text": text}], "isError": False}
     elif method == "tools/list":
         result = {"tools": TOOLS, **(_CACHED if stateless else {})}
     elif method == "server/discover":
@@ -105,19 +115,30 @@ class HttpResponder(asyncio.Protocol):
         if answered is None:
             self._transport.write(_ACCEPTED)
             return
-        self._transport.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (len(answered), answered)
-        )
+        self._transport.write((_event if head.startswith(b"post /sse") else _whole)(answered))
 
 
-async def _serve_http(certificate: str | None) -> None:
+def _whole(answered: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+        len(answered),
+        answered,
+    )
+
+
+def _event(answered: bytes) -> bytes:
+    """A stream of one event, as servers send it: chunked, and ended with it."""
+    event = b"event: message\r\ndata: %b\r\n\r\n" % answered
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(event), event)
+
+
+async def _serve(protocol: type[asyncio.Protocol], certificate: str | None) -> None:
     loop = asyncio.get_running_loop()
     tls = None
     if certificate is not None:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate)
-    server = await loop.create_server(HttpResponder, "127.0.0.1", 0, backlog=512, ssl=tls)
+    server = await loop.create_server(protocol, "127.0.0.1", 0, backlog=512, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
 
     def watch() -> None:
@@ -143,16 +164,19 @@ def _serve_stdio() -> None:
 def main() -> None:
     if sys.argv[1:] == ["stdio"]:
         _serve_stdio()
-    elif sys.argv[1:2] == ["http"]:
+    elif sys.argv[1:2] in (["http"], ["websocket"]):
+        from responder_websocket import WebSocketResponder
+
+        protocol = HttpResponder if sys.argv[1] == "http" else WebSocketResponder
         certificate = sys.argv[2] if len(sys.argv) > 2 else None
         try:
             import uvloop
         except ImportError:
-            asyncio.run(_serve_http(certificate))
+            asyncio.run(_serve(protocol, certificate))
         else:
-            uvloop.run(_serve_http(certificate))
+            uvloop.run(_serve(protocol, certificate))
     else:
-        sys.exit("usage: responders.py http [CERTIFICATE] | stdio")
+        sys.exit("usage: responders.py http [CERTIFICATE] | websocket | stdio")
 
 
 if __name__ == "__main__":

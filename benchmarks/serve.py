@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from compare import HERE, Subject, environment, http_responder, started, write
+from compare import HERE, Subject, environment, responder, started, write
 from serve_idle import growth
 from windows import WARM_UP
 
@@ -174,7 +174,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[Row]:
     tokens = identities(folder, options.identities)
     samples: dict[tuple[str, int, str], list[dict[str, float]]] = defaultdict(list)
     with ExitStack() as stack:
-        upstream = stack.enter_context(http_responder(behind_cpu))
+        upstream = stack.enter_context(responder(behind_cpu))
         python, script = str(FASTMCP_PYTHON), str(HERE / "serve_fastmcp.py")
         sdk = [sys.executable, str(HERE / "serve_sdk.py")]
         ours = stack.enter_context(afpool(folder, upstream, front_cpu))
@@ -218,7 +218,7 @@ def _row(
 def idle(options: argparse.Namespace, folder: Path) -> int:
     """Bytes that idle sessions take, in a service of its own."""
     tokens = identities(folder, max(options.identities, -(-options.sessions // 50)))
-    with http_responder(None) as upstream, afpool(folder, upstream, None) as front:
+    with responder(None) as upstream, afpool(folder, upstream, None) as front:
         return growth(front.url, front.pid, tokens, options.sessions)
 
 

@@ -1,8 +1,9 @@
 """The clients that are compared, each a process: `python subjects.py KIND URL`; see `windows.py`.
 
-`bare-http` and `bare-stdio` are the floor (`bare.py`). The others are this project with everything on: one
-pool, its actor, leases, rechecks, the send gate at every boundary and the record. `-full` adds what an app
-may add: `share`, a caller identity that is asked again at each recheck, a credential per request, a sink.
+Those that begin with `bare-` are the floor (`bare.py`), and `httpx` is its plain client on trio. The others are
+this project with everything on: one pool, its actor, leases, rechecks, the send gate at every boundary and the
+record. `-full` adds what an app may add: `share`, a caller identity that is asked again at each recheck, a
+credential per request, a sink. `-keys` is 64 identities with a client each; `-large` has answers of 4 MB.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import trio
 import windows
-from bare import RESPONDERS, http, stdio
+from bare import HEADERS, LARGE, RESPONDERS, Requests, http, large_http, stdio, websocket
 from responders import TEXT
 
 import afpool
@@ -27,6 +29,7 @@ from afpool import (
     Plan,
     Server,
     StdioTransport,
+    WebSocketTransport,
     bearer,
 )
 
@@ -48,9 +51,11 @@ class Vault:
 
 
 @asynccontextmanager
-async def pooled(plan: Plan, **options: Any) -> AsyncIterator[Call]:
+async def pooled(plan: Plan, size: int = 0, **options: Any) -> AsyncIterator[Call]:
     """One identity's bound tool, up to 64 calls of it at once."""
     who: Any = ALICE
+    arguments: Any = {"size": size} if size else {"text": TEXT}
+    length = size or len(TEXT)
     if options:
         who = lambda: ALICE  # noqa: E731
     async with afpool.open_pool(
@@ -59,9 +64,23 @@ async def pooled(plan: Plan, **options: Any) -> AsyncIterator[Call]:
         tool = (await pool.tools(ALICE))["echo"]
 
         async def call(_: int) -> None:
-            result = await tool.call({"text": TEXT}, identity=who)
-            if result.text != TEXT:
+            result = await tool.call(arguments, identity=who)
+            if len(result.text) != length:
                 raise RuntimeError("the answer is not the one to this request")
+
+        yield call
+
+
+@asynccontextmanager
+async def by_httpx(url: str) -> AsyncIterator[Call]:
+    """The same requests by an `httpx.AsyncClient`, as it comes."""
+    requests = Requests()
+    async with httpx.AsyncClient(headers=HEADERS, limits=httpx.Limits(max_connections=PLACES)) as client:
+
+        async def call(_: int) -> None:
+            rpc_id, body = requests.next()
+            answer = await client.post(url, content=body)
+            requests.check(rpc_id, answer.json())
 
         yield call
 
@@ -94,8 +113,14 @@ def _full(url: str) -> Any:
 
 KINDS: dict[str, Any] = {
     "bare-http": http,
+    "bare-http-large": large_http,
     "bare-stdio": stdio,
+    "bare-websocket": websocket,
+    "httpx-http": by_httpx,
     "afpool-http": lambda url: pooled(Plan(transport=HttpTransport(url=url))),
+    "afpool-http-sse": lambda url: pooled(Plan(transport=HttpTransport(url=url.replace("/mcp", "/sse")))),
+    "afpool-http-large": lambda url: pooled(Plan(transport=HttpTransport(url=url)), size=LARGE),
+    "afpool-websocket": lambda url: pooled(Plan(transport=WebSocketTransport(url=url))),
     "afpool-stdio": lambda _: pooled(Plan(transport=StdioTransport.of(sys.executable, RESPONDERS, "stdio"))),
     "afpool-http-full": _full,
     "afpool-http-keys": many_keys,
