@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 import h11
 
-from afpool.transports._plain import read_plain
+from afpool.transports._plain import Body, Head, read_head
 from afpool.transports._request import HttpRequest, encode_head
 from afpool.transports._wire import Wire, WireClosed
 
@@ -52,6 +52,7 @@ Headers = list[tuple[bytes, bytes]]
 _FRAMING_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _NEED_DATA: Final = h11.NEED_DATA
 _END: Final = h11.EndOfMessage()
+_WITHOUT_BODY: Final = frozenset({b"HEAD", b"CONNECT"})
 
 
 class BadHttp(Exception):
@@ -103,6 +104,7 @@ class HttpConnection:
     """
 
     __slots__ = (
+        "_body",
         "_content",
         "_ended",
         "_framed",
@@ -126,7 +128,8 @@ class HttpConnection:
         self.read_size = READ_BODY
         self._keep_for = expiry
         self._method = b""
-        self._parser: h11.Connection | None = None  # of this answer, where it is not a plain one
+        self._body: Body | None = None  # of this answer, where its head is a plain one
+        self._parser: h11.Connection | None = None  # of this answer, where not all of it is plain
         self._spare: h11.Connection | None = None
         self._head_bytes = 0
         self._framed = 0  # bytes received since the head, read by h11
@@ -140,7 +143,7 @@ class HttpConnection:
             Unsendable: The request cannot be said in HTTP/1.1, such as for a line break in a header's
                 value. Quotes no value.
         """
-        self._parser = None
+        self._parser = self._body = None
         self._method = request.method
         self._head_bytes = 0
         self.answering = False
@@ -168,17 +171,61 @@ class HttpConnection:
                 raise BadHttp("the server sends interim answers without end")
         connection = self._parser
         if connection is None:
-            plain = read_plain(data)
-            if plain is not None:
-                self._ended = True
-                self._on_head(plain.status, plain.headers, sink)
-                if plain.body:
-                    sink.data(plain.body)
-                return True
-            connection = self._parser = self._new_parser()
-            self._framed = self._content = 0
-        connection.receive_data(data)
+            body = self._body
+            if body is None:
+                head = None if self._method in _WITHOUT_BODY else read_head(data)
+                if head is not None:
+                    end, length = head.end, head.length
+                    if len(data) - end == length:
+                        return self._feed_whole(head, data[end:], sink)
+                    body = self._body = Body(b"" if length is not None else data[:end], length)
+                    self._on_head(head.status, head.headers, sink)
+                    data = data[end:]
+                    if not data:
+                        return False
+            if body is not None:
+                complete = self._feed_plain(body, data, sink)
+                if body.odd is None:
+                    return complete
+                self._hand_over(body)
+                if complete:
+                    self._ended = self._skip_to_end()
+                    return True
+                return self._feed_odd(data, sink)
+            self._parser = self._new_parser()
+        assert self._parser is not None
+        self._parser.receive_data(data)
         self._framed += len(data)
+        return self._feed_odd(data, sink)
+
+    def _feed_whole(self, head: Head, content: bytes, sink: Sink) -> bool:
+        """Give the sink the usual answer, all of which came at once."""
+        self._ended = True
+        self._on_head(head.status, head.headers, sink)
+        if content:
+            sink.data(content)
+        return True
+
+    def _feed_plain(self, body: Body, data: bytes, sink: Sink) -> bool:
+        """Give the sink what came of a plain body; whether it has its answer."""
+        if not data:
+            raise Truncated("the server closed the connection in the middle of an answer")
+        pieces = body.take(data)
+        self._ended = body.ended
+        if len(pieces) > _CRUMBS:
+            self.read_size = READ_EVENTS
+        return any(map(sink.data, pieces)) or body.ended
+
+    def _hand_over(self, body: Body) -> None:
+        """Let h11 read the rest of an answer: to it, it is an answer that begins here."""
+        parser = self._parser = self._new_parser()
+        parser.receive_data(body.for_h11())
+        parser.next_event()  # the head, which the sink has
+
+    def _feed_odd(self, data: bytes, sink: Sink) -> bool:
+        """Give the sink what h11 makes of what it received; `data` is what came last."""
+        connection = self._parser
+        assert connection is not None
         pieces = 0
         while True:
             try:
@@ -227,6 +274,7 @@ class HttpConnection:
             parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         parser.send(_told(self._method))
         parser.send(_END)
+        self._framed = self._content = 0
         return parser
 
     def rest(self, now: float) -> bool:
@@ -285,8 +333,6 @@ class HttpConnection:
 
     def _read_tail(self) -> bool:
         """Read what has come of the tail; false when the connection is of no more use."""
-        parser = self._parser
-        assert parser is not None
         budget = MAX_TAIL
         while not self._ended:
             try:
@@ -298,7 +344,19 @@ class HttpConnection:
             budget -= len(data)
             if not data or budget < 0:
                 return False
-            parser.receive_data(data)
+            parser = self._parser
+            if parser is None:
+                body = self._body
+                assert body is not None
+                body.take(data)
+                self._ended = body.ended
+                if body.odd is None:
+                    continue
+                self._hand_over(body)
+                parser = self._parser
+                assert parser is not None
+            else:
+                parser.receive_data(data)
             self._ended = self._skip_to_end()
             if parser.their_state is h11.ERROR:
                 return False
@@ -306,8 +364,9 @@ class HttpConnection:
 
     def _next_cycle(self) -> bool:
         parser, self._parser = self._parser, None
+        body, self._body = self._body, None
         if parser is None:
-            return True
+            return body is None or not body.excess
         left, ended = parser.trailing_data
         if left or ended or parser.our_state is not h11.DONE or parser.their_state is not h11.DONE:
             # Bytes that no request asked for, the end of the stream, or a server that said it would close.
