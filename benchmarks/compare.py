@@ -129,13 +129,24 @@ def usable(kinds: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
+Samples = dict[tuple[str, int], list[dict[str, float]]]
+"""By client and concurrency: what each window found, in the order of the rounds."""
+
+
 def compare(
     kinds: Sequence[str], *, concurrent: Sequence[int], rounds: int, seconds: float, pin: bool = True
 ) -> list[Cell]:
     """Run the rounds. The first kind is the base of the ratios."""
+    return cells_of(collect(kinds, concurrent=concurrent, rounds=rounds, seconds=seconds, pin=pin), kinds[0])
+
+
+def collect(
+    kinds: Sequence[str], *, concurrent: Sequence[int], rounds: int, seconds: float, pin: bool = True
+) -> Samples:
+    """Run the rounds."""
     cpus = sorted(os.sched_getaffinity(0))
     client_cpu, server_cpu = (cpus[0], cpus[1]) if pin and len(cpus) > 1 else (None, None)
-    samples: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+    samples: Samples = defaultdict(list)
     with ExitStack() as stack:
         wire = "websocket" if "websocket" in kinds[0] else "http"
         url = stack.enter_context(responder(server_cpu, kind=wire))
@@ -150,24 +161,30 @@ def compare(
                 shift = number % len(subjects)
                 for subject in subjects[shift:] + subjects[:shift]:
                     samples[subject.kind, places].append(subject.window(places, seconds))
-    return [_cell(samples, kinds[0], kind, places) for places in concurrent for kind in kinds]
+    return samples
 
 
-def _cell(samples: dict[tuple[str, int], list[dict[str, float]]], base: str, kind: str, places: int) -> Cell:
-    mine, floor = samples[kind, places], samples[base, places]
+def ratio_of(samples: Samples, kind: str, base: str, places: int, name: str = "per_second") -> float:
+    """What one client has of another's, the median of what it has within a round."""
+    pairs = zip(samples[kind, places], samples[base, places], strict=True)
+    return statistics.median(sample[name] / under[name] for sample, under in pairs)
+
+
+def cells_of(samples: Samples, base: str) -> list[Cell]:
+    """Everything that was seen, beside the base at the same concurrency."""
+    return [_cell(samples, base, kind, places) for kind, places in samples]
+
+
+def _cell(samples: Samples, base: str, kind: str, places: int) -> Cell:
+    mine = samples[kind, places]
 
     def middle(name: str) -> float:
         return statistics.median(sample[name] for sample in mine)
 
-    def against(name: str, *, less_is_better: bool = False) -> float | None:
-        if kind == base:
-            return None
-        pairs = zip(mine, floor, strict=True)
-        return statistics.median(
-            under[name] / sample[name] if less_is_better else sample[name] / under[name]
-            for sample, under in pairs
-        )
+    def against(name: str) -> float | None:
+        return None if kind == base else ratio_of(samples, kind, base, places, name)
 
+    cpu = against("cpu_us")
     return Cell(
         kind=kind,
         concurrent=places,
@@ -176,7 +193,7 @@ def _cell(samples: dict[tuple[str, int], list[dict[str, float]]], base: str, kin
         p99_us=middle("p99_us"),
         cpu_us=middle("cpu_us"),
         ratio=against("per_second"),
-        cpu_ratio=against("cpu_us", less_is_better=True),
+        cpu_ratio=None if cpu is None else 1 / cpu,
     )
 
 

@@ -1,6 +1,7 @@
 """Where the time of one warm call goes, layer by layer.
 
-    python benchmarks/profile_call.py [--calls N] [--concurrent C] [--stdio] [--functions N]
+    python benchmarks/profile_call.py [--calls N] [--concurrent C] [--wire http|sse|stdio|websocket]
+                                      [--functions N]
 
 Three views of the same calls. *Stages* are the marks that each call's record holds anyway, so they cost
 nothing extra. *Layers* is a profile by function, summed over modules and scaled to the CPU per call that was
@@ -28,7 +29,7 @@ from responders import TEXT
 from subjects import ALICE
 
 import afpool
-from afpool import HttpTransport, Plan, Server, StdioTransport
+from afpool import HttpTransport, Plan, Server, StdioTransport, WebSocketTransport
 
 if TYPE_CHECKING:
     from windows import Call
@@ -37,7 +38,7 @@ ROOT = str(Path(__file__).resolve().parent.parent)
 KERNEL = ("_socket.socket", "select.epoll", "posix.write", "posix.read")
 LAYERS = (
     "afpool/pool", "actors", "afpool/client", "afpool/transports", "afpool/protocol", "afpool/_base",
-    "h11", "trio", "kernel", "msgspec, re, other",
+    "h11", "trio", "trio_websocket", "wsproto", "kernel", "msgspec, re, other",
 )  # fmt: skip
 
 
@@ -118,7 +119,7 @@ def layer_of(function: tuple[str, int, str]) -> str:
         return "afpool/" + path[len(ROOT) + len("/afpool/") :].split("/")[0].removesuffix(".py")
     if path.startswith(ROOT + "/actors/"):
         return "actors"
-    for name in ("h11", "trio"):
+    for name in ("h11", "trio", "trio_websocket", "wsproto"):
         if f"/site-packages/{name}/" in path:
             return name
     return "msgspec, re, other"
@@ -134,11 +135,17 @@ def shown(function: tuple[str, int, str]) -> str:
 
 
 async def measure(url: str, options: argparse.Namespace) -> None:
-    transport: Any = HttpTransport(url=url)
-    if options.stdio:
-        transport = StdioTransport.of(sys.executable, bare.RESPONDERS, "stdio")
+    by_hand: Any
+    transport: Any
+    if options.wire == "stdio":
+        by_hand, transport = bare.stdio, StdioTransport.of(sys.executable, bare.RESPONDERS, "stdio")
+    elif options.wire == "websocket":
+        by_hand, transport = bare.websocket, WebSocketTransport(url=url)
+    else:
+        by_hand = bare.http
+        transport = HttpTransport(url=url.replace("/mcp", "/sse") if options.wire == "sse" else url)
     floor, ours = Profile(), Profile()
-    async with (bare.stdio if options.stdio else bare.http)(url) as call:
+    async with by_hand(url) as call:
         await floor.take(call, options.calls, options.concurrent)
     server = Server(name="responder", plan=Plan(transport=transport))
     async with afpool.open_pool([server], max_operations=64) as pool:
@@ -186,10 +193,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Where the time of one warm call goes.")
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument("--concurrent", type=int, default=1)
-    parser.add_argument("--stdio", action="store_true")
+    parser.add_argument("--wire", choices=["http", "sse", "stdio", "websocket"], default="http")
     parser.add_argument("--functions", type=int, default=25)
     options = parser.parse_args()
-    with responder(None) as url:
+    with responder(None, kind="websocket" if options.wire == "websocket" else "http") as url:
         trio.run(measure, url, options)
 
 
