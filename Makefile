@@ -148,9 +148,14 @@ bench-openings: ## opening a client and making its first call, beside the offici
 	@$(RUN) benchmarks/openings.py $(ARGS)
 
 .PHONY: bench
-bench: ## all measurements
-	@$(PREPARE) dev peers
+bench: ## all measurements beside the loop by hand and other clients, each bar marked as met or not
+	@$(PREPARE) dev peers northbound
 	@$(RUN) benchmarks/run.py $(ARGS)
+
+.PHONY: bench-instructions
+bench-instructions: ## what a warm call takes, counted in instructions
+	@$(PREPARE) test
+	@$(RUN) benchmarks/instructions.py $(ARGS)
 
 .PHONY: bench-tools
 bench-tools: ## the door and what stands around it, each figure beside its limit; fails when one is missed

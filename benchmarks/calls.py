@@ -99,7 +99,7 @@ def measure(
         show(wire, cells_of(found, kinds[0]))
         samples |= found
     write(
-        "calls",
+        "calls-windows",
         {
             "samples": [
                 {"kind": kind, "at_once": places, "windows": windows}
@@ -123,7 +123,7 @@ def main() -> int:
     wires = [options.only] if options.only else [*KINDS]
     figures = measure(wires, options.rounds, options.seconds, pin=not options.no_pin)
     print()
-    return tell(figures)
+    return tell(figures, "calls")
 
 
 if __name__ == "__main__":

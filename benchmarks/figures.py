@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import attrs
+from compare import write
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -49,15 +50,21 @@ class Figure:
         return f"{text}  {bound} {self.limit:,.3g}{'' if self.kept else '   MISSED'}"
 
 
-def tell(figures: Iterable[Figure]) -> int:
-    """Print figures, and those that were missed once more; gives the exit code."""
-    missed = []
-    for figure in figures:
+def tell(figures: Iterable[Figure], name: str | None = None) -> int:
+    """Print figures, and those that were missed once more; gives the exit code.
+
+    Args:
+        figures: In their order.
+        name: Under which they are written down as well, for whoever gathers them.
+    """
+    told = list(figures)
+    for figure in told:
         print(figure.line, flush=True)
-        if not figure.kept:
-            missed.append(figure.what)
+    missed = [figure.what for figure in told if not figure.kept]
     if missed:
         print(f"missed: {', '.join(missed)}")
+    if name is not None:
+        write(name, {"figures": [attrs.asdict(figure) for figure in told]})
     return 1 if missed else 0
 
 

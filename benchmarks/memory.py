@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from compare import environment, write
-from responders import TEXT, answer
+from instant import connect
+from responders import TEXT
 
 import afpool
 from afpool import Identity, MemoryTransport, Plan, Server
-from afpool.transports._memory import MemoryWire, _Channel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,31 +55,6 @@ LIST_TTL = 1e6  # seconds; this is about memory, so no list goes stale meanwhile
 RESIDENT = Identity(tenant="acme", principal="resident")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LIBC = ctypes.CDLL(None)
-
-
-class InstantWire(MemoryWire):
-    """A wire without a peer: what is written is answered in the same step."""
-
-    __slots__ = ("_rest",)
-
-    def __init__(self) -> None:
-        super().__init__(_Channel(1 << 16), _Channel(1 << 16))
-        self._rest = b""
-
-    def _write(self, data: bytes | bytearray | memoryview) -> int:
-        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
-        for line in lines:
-            answered = answer(line)
-            if answered is not None:
-                self._incoming.buffer += answered + b"\n"
-                self._incoming.readers.unpark_all()
-        return len(data)
-
-
-async def connect() -> InstantWire:
-    """Open one more wire."""
-    await trio.lowlevel.checkpoint()
-    return InstantWire()
 
 
 def resident() -> int:

@@ -229,7 +229,7 @@ def main() -> int:
         print("valgrind is not installed here: the instructions of hooks are left out")
     else:
         figures += counted(max(1, options.rounds // 8))
-    return tell(figures)
+    return tell(figures, "record")
 
 
 if __name__ == "__main__":

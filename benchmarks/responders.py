@@ -6,8 +6,9 @@
 
 They run in a process of their own, know four methods of both protocol eras, and check nothing. What they
 cost is the same for every client that is compared. `answer` is used without a process by `memory.py`. Over
-HTTP an answer comes as the path says: `/mcp` as JSON, `/sse` as a stream of one event. A tool that is called
-with a `size` answers so many characters.
+HTTP an answer comes as the path says: `/mcp` as JSON, `/sse` as a stream of one event; at `/stream` there
+is a notification stream as well, on which nothing comes. A tool that is called with a `size` answers so
+many characters.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _encode = msgspec.json.encode
 _INFO = {"name": "responder", "version": "1"}
 _ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 _NO_STREAM = b"HTTP/1.1 405 Method Not Allowed\r\nallow: POST\r\ncontent-length: 0\r\n\r\n"
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _GONE = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _CACHED = {"ttlMs": 3_600_000, "cacheScope": "public"}
 
@@ -53,7 +55,7 @@ def large(size: int) -> str:
     return (line * (size // len(line) + 1))[:size]
 
 
-def answer(text: bytes) -> bytes | None:
+def answer(text: bytes, tools: list[dict[str, Any]] = TOOLS) -> bytes | None:
     """Answer one message; `None` for a notification, which takes none."""
     message = _decode(text)
     rpc_id = message.get("id")
@@ -67,13 +69,13 @@ def answer(text: bytes) -> bytes | None:
         text = arguments["text"] if "text" in arguments else large(arguments["size"])
         result = {"content": [{"type": "text", "text": text}], "isError": False}
     elif method == "tools/list":
-        result = {"tools": TOOLS, **(_CACHED if stateless else {})}
+        result = {"tools": tools, **(_CACHED if stateless else {})}
     elif method == "server/discover":
         result = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}}, **_CACHED}
     elif method == "initialize":
         result = {
             "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": _INFO,
         }
     elif method == "ping":
@@ -109,7 +111,8 @@ class HttpResponder(asyncio.Protocol):
 
     def _respond(self, head: bytes, body: bytes) -> None:
         if not head.startswith(b"post"):
-            self._transport.write(_GONE if head.startswith(b"delete") else _NO_STREAM)
+            listens = head.startswith(b"get /stream")
+            self._transport.write(_STREAM if listens else _GONE if head.startswith(b"delete") else _NO_STREAM)
             return
         answered = answer(body)
         if answered is None:
@@ -128,8 +131,7 @@ def _whole(answered: bytes) -> bytes:
 def _event(answered: bytes) -> bytes:
     """A stream of one event, as servers send it: chunked, and ended with it."""
     event = b"event: message\r\ndata: %b\r\n\r\n" % answered
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    return b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(event), event)
+    return b"%b%x\r\n%b\r\n0\r\n\r\n" % (_STREAM, len(event), event)
 
 
 async def _serve(protocol: type[asyncio.Protocol], certificate: str | None) -> None:

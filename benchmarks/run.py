@@ -1,72 +1,81 @@
-"""All measurements, longer than `quick.py`: faults, calls on every path, openings, artifacts, memory.
+"""All measurements, each bar marked as met or not, in one table at the end.
 
-    python benchmarks/run.py [--rounds N] [--seconds S] [--keys N] [--no-pin]
+    python benchmarks/run.py [--quick] [--only PART] [--keys N]
 
-About a quarter of an hour. Results go to `benchmarks/results/`. Exit code 1 when any part missed what it
-promises; the parts go on after one that did.
+Each part is a harness of its own and can be run by itself; what it found is in `benchmarks/results/`, with
+what it was taken on. Some parts promise something that is in no such table. Exit code 1 when something was
+missed; the parts go on after one that did.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-import attrs
-from compare import compare, environment, show, usable, write
-from quick import KEEPS, too_slow
+from compare import RESULTS, environment
+from figures import Figure
 
 HERE = Path(__file__).resolve().parent
-MATRIX = {
-    "http": (
-        ["bare-http", "afpool-http", "afpool-http-keys", "afpool-http-full", "sdk-http"],
-        (1, 8, 64),
-    ),
-    "stdio": (["bare-stdio", "afpool-stdio", "sdk-stdio"], (1, 8, 64)),
+PARTS: dict[str, tuple[str, ...]] = {
+    "calls": (),
+    "layers": (),
+    "openings": (),
+    "crowds": (),
+    "idle": (),
+    "record": ("--no-instructions",),
+    "artifacts": (),
+    "memory": (),
+    "faults": (),
 }
+"""What is run, and with what."""
+
+QUICK: dict[str, tuple[str, ...]] = {
+    "calls": ("--rounds", "3", "--seconds", "0.4"),
+    "layers": ("--rounds", "5"),
+    "openings": ("--rounds", "3"),
+    "crowds": ("--rounds", "3"),
+    "idle": ("--keys", "200"),
+}
+"""Of these a short form says something, too."""
 
 
-def part(name: str, *arguments: str) -> bool:
-    """Run another harness in a process of its own; whether it kept its promise."""
+def part(name: str, arguments: tuple[str, ...]) -> bool:
+    """Run a harness in a process of its own; whether it kept its promise."""
     print(f"\n== {name} {' '.join(arguments)}".rstrip(), flush=True)
-    return subprocess.run([sys.executable, str(HERE / name), *arguments], check=False).returncode == 0
+    return subprocess.run([sys.executable, str(HERE / f"{name}.py"), *arguments], check=False).returncode == 0
 
 
-def calls(rounds: int, seconds: float, *, pin: bool) -> bool:
-    """Compare calls on every path; whether those over HTTP keep enough of the bare loop's rate."""
-    print("\n== calls", flush=True)
-    print("`-keys` is 64 identities with a client each; `-full` adds what an app may add: `share`, a caller")
-    print("identity asked at every recheck, a credential per request, a sink for the record")
-    found = {}
-    for transport, (kinds, concurrent) in MATRIX.items():
-        cells = compare(usable(kinds), concurrent=concurrent, rounds=rounds, seconds=seconds, pin=pin)
-        show(transport, cells)
-        found[transport] = cells
-    write("calls", {name: [attrs.asdict(cell) for cell in cells] for name, cells in found.items()})
-    slow = too_slow(found["http"])
-    for cell in slow:
-        print(f"NOT {KEEPS:g}: {cell.ratio:.2f} of the bare loop over HTTP with {cell.concurrent} at once")
-    return not slow
+def found(name: str, since: float) -> list[Figure]:
+    """The figures that a part has written down since then."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists() or path.stat().st_mtime < since:
+        return []
+    return [Figure(**figure) for figure in json.loads(path.read_text()).get("figures", ())]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="All measurements.")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--no-pin", action="store_true", help="leave processes where the system puts them")
+    parser.add_argument("--quick", action="store_true", help="a few minutes; says less")
+    parser.add_argument("--only", action="append", choices=sorted(PARTS))
+    parser.add_argument("--keys", type=int, default=100_000, help="of `memory.py`")
     options = parser.parse_args()
     what = environment()
+    began = time.time()
     print(f"Python {what['python']}, {what['processors']} processors, load {what['load']:.1f}")
-    kept = {
-        "faults": part("faults.py"),
-        "calls": calls(options.rounds, options.seconds, pin=not options.no_pin),
-        "openings": part("openings.py", *(["--no-pin"] if options.no_pin else [])),
-        "artifacts": part("artifacts.py"),
-        "memory": part("memory.py", "--keys", str(options.keys)),
-    }
-    print("\n" + ", ".join(f"{name}: {'ok' if good else 'NOT'}" for name, good in kept.items()))
+    arguments = QUICK if options.quick else {**PARTS, "memory": ("--keys", str(options.keys))}
+    wanted = [name for name in arguments if not options.only or name in options.only]
+    kept = {name: part(name, arguments[name]) for name in wanted}
+    judged = [figure for name in wanted for figure in found(name, began) if figure.limit is not None]
+    print("\n== bars")
+    for figure in judged:
+        print(f"{'met' if figure.kept else 'NOT':<5}{figure.line.removesuffix('MISSED').rstrip()}")
+    missed = sum(not figure.kept for figure in judged)
+    print(f"{len(judged) - missed} of {len(judged)} bars met", end="; ")
+    print(", ".join(f"{name}: {'ok' if good else 'NOT'}" for name, good in kept.items()))
     return 0 if all(kept.values()) else 1
 
 

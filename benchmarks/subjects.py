@@ -1,9 +1,10 @@
 """The clients that are compared, each a process: `python subjects.py KIND URL`; see `windows.py`.
 
-Those that begin with `bare-` are the floor (`bare.py`), and `httpx` is its plain client on trio. The others are
-this project with everything on: one pool, its actor, leases, rechecks, the send gate at every boundary and the
-record. `-full` adds what an app may add: `share`, a caller identity that is asked again at each recheck, a
-credential per request, a sink. `-keys` is 64 identities with a client each; `-large` has answers of 4 MB.
+Those that begin with `bare-` are the floor (`bare.py`), and `httpx` is its plain client on trio. The others
+are this project with everything on: one pool, its actor, leases, rechecks, the send gate at every boundary
+and the record. `-full` adds what an app may add: `share`, a caller identity that is asked again at each
+recheck, a credential per request, a sink. `-keys` is 64 identities with a client each; `-large` has answers
+of 4 MB.
 """
 
 from __future__ import annotations
