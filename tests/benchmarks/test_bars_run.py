@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 
 import attrs
 import pytest
@@ -77,12 +76,6 @@ def test_idle_keys_keep_their_connections(way, descriptors):
     memory, fds, _ = json.loads((BENCHMARKS / "results" / "idle.json").read_text())["figures"]
     assert fds["measured"] == descriptors
     assert memory["limit"] is not None
-
-
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
-def test_instructions_of_known_work():
-    instructions = load("instructions")
-    assert instructions.count("known", 2) > 2 * 1000 * 10
 
 
 def test_bars_are_gathered(monkeypatch, tmp_path, capsys):
