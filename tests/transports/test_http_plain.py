@@ -220,6 +220,14 @@ def test_a_length_is_kept_to_as_h11_keeps_to_it(body, more, places, enough):
     same_by_h11(cut(data, places), enough)
 
 
+@pytest.mark.parametrize("cut", [len(USUAL), len(USUAL) - 2, len(USUAL) - 1])
+def test_more_than_the_length_says_costs_the_connection(cut):
+    data = USUAL + b"HTTP/1.1 200 OK\r\n"
+    pieces = [data[:cut], data[cut:]] if cut < len(USUAL) else [data]
+    how, _, body, again = same_by_h11(pieces, None)
+    assert (how, body, again) == ("complete", b"{}", False)
+
+
 @pytest.mark.parametrize(
     "tail", [b"0\r\n\r\n", b"\r\n0\r\n\r\n", b"0\r\nt: 1\r\n\r\n", b"0\r\n\r\nx", b"?\r\n", b""]
 )
