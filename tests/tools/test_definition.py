@@ -394,6 +394,15 @@ def described(a: int, given: Annotated[ToolContext, "who calls"]): ...
 def optional(a: int, given: ToolContext | None = None): ...
 
 
+def test_words_that_are_nothing_name_no_type() -> None:
+    def nothing(a: int) -> None: ...
+
+    for words in ("''", "'\"'", "'"):
+        nothing.__annotations__["a"] = words
+        with pytest.raises(TypeError, match="annotation of 'a' cannot be resolved"):
+            define_tool(nothing)
+
+
 @pytest.mark.parametrize("function", [quoted, quoted_of, renamed, described, optional])
 def test_the_context_is_known_however_its_annotation_is_written(function: Any) -> None:
     schema = define_tool(function).input_schema

@@ -26,6 +26,24 @@ def test_a_reference_to_what_stays_whole_stays_as_it_is() -> None:
     assert cut(with_token(**more)) == without(**more)
 
 
+def test_a_part_that_is_cut_refers_to_what_has_moved_where_it_stands_now() -> None:
+    schema = with_token(allOf=[{"required": ["token", "a"], "$ref": "#/properties/token/if"}])
+    schema["properties"]["token"] = {"type": "string", "if": {"required": ["b"]}}
+    result = judged(schema, takes={"a": 1, "b": 1}, refuses={"a": 1})
+    assert result["allOf"] == [{"required": ["a"], "$ref": "#/$defs/if"}]
+
+
+def test_what_moves_goes_to_the_definitions_that_are_there() -> None:
+    schema = with_token(
+        **{"$schema": "https://json-schema.org/draft/2020-12/schema"},
+        definitions={"N": WHOLE_NUMBER}, allOf=[{"$ref": "#/properties/token/if"}],
+    )  # fmt: skip
+    schema["properties"]["token"] = {"type": "string", "if": {"required": ["b"]}}
+    result = judged(schema, takes={"b": 1}, refuses={"a": 1})
+    assert "$defs" not in result
+    assert result["allOf"] == [{"$ref": "#/definitions/if"}]
+
+
 def test_a_reference_into_a_list_is_followed() -> None:
     schema = with_token(
         allOf=[{"required": ["a"]}, {"required": ["token", "b"]}], anyOf=[{"$ref": "#/allOf/1"}]
