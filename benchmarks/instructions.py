@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from callgrind import instructions
 
 ROOT = Path(__file__).resolve().parent.parent
 CALLS = 200
@@ -24,19 +23,7 @@ WARM = 40
 
 def count(way: str, calls: int) -> int:
     """Instructions of a process that makes so many calls."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [
-                "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
-                sys.executable, "-B", str(Path(__file__)), "--run", way, "--calls", str(calls),
-            ],
-            capture_output=True, text=True, check=False, timeout=900,
-            env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-    found = re.search(r"Collected : (\d+)", done.stderr)
-    if done.returncode or found is None:
-        raise RuntimeError(f"callgrind counted nothing: {done.stderr[-2000:]}")
-    return int(found[1])
+    return instructions(__file__, "--run", way, "--calls", str(calls), PYTHONPATH=str(ROOT))
 
 
 def of_one(way: str) -> float:

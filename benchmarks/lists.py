@@ -148,7 +148,7 @@ async def measure(url: str, child: subprocess.Popen[str], lists: int) -> list[Se
     assert child.stdin is not None
     assert child.stdout is not None
     watch, seen = Watch(), []
-    _lists.RELIST_INTERVAL = 0.01  # type: ignore[misc]
+    _lists.RELIST_INTERVAL = 0.01  # type: ignore[misc]  # what is looked at are lists, not the pauses between
     plan = Plan(transport=HttpTransport(url=url))
     gc.collect()
     before = len(gc.get_objects())

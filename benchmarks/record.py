@@ -20,7 +20,6 @@ import argparse
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
+from callgrind import instructions as executed
 from figures import Figure, each, tell
 from record_hooks import run_alone
 
@@ -182,19 +182,7 @@ def _use() -> Use:
 
 def instructions(which: str, times: int) -> int:
     """Count what a process executes in which one loop is run so many times."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [
-                "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
-                sys.executable, "-I", "-B", str(ROOT / "benchmarks" / "record_hooks.py"), which, str(times),
-            ],
-            capture_output=True, text=True, check=False, timeout=600,
-            env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0"},
-        )  # fmt: skip
-    found = re.search(r"Collected : (\d+)", done.stderr)
-    if found is None:
-        raise RuntimeError(f"callgrind counted nothing: {done.stderr[-500:]}")
-    return int(found[1])
+    return executed("-I", str(ROOT / "benchmarks" / "record_hooks.py"), which, str(times))
 
 
 def counted(rounds: int) -> list[Figure]:

@@ -47,7 +47,7 @@ def put(error: BaseException, name: str, value: object) -> None:
 def notes_of(error: BaseException) -> list[str]:
     """Give the notes of an exception; none where its class has something else by that name."""
     notes: object = None
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # a class may have anything by that name, and it may raise
         notes = getattr(error, "__notes__", None)
     return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
 

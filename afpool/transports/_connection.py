@@ -169,8 +169,7 @@ class HttpConnection:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_BEFORE_ANSWER:
                 raise BadHttp("the server sends interim answers without end")
-        connection = self._parser
-        if connection is None:
+        if self._parser is None:
             body = self._body
             if body is None:
                 head = None if self._method in _WITHOUT_BODY else read_head(data)

@@ -13,6 +13,7 @@ from afpool import Identity, IdentityMismatch, Server
 from afpool.pool._asking import same_caller
 from afpool.testing import FakeTool, Hold, echo_tool
 from tests.pool.kit import ALICE, BOB, CAROL, memory_world, quiet, raises, refused, start, until, world
+from tests.turns import turns_of_another
 
 NOBODY = Identity()
 
@@ -130,23 +131,13 @@ async def test_a_cancelled_caller_does_nothing(who):
 async def test_every_refusal_passes_a_checkpoint():
     async with world() as w:
         tool = await w.tool()
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                await trio.lowlevel.checkpoint()
-                turns += 1
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
+        async with turns_of_another() as turns:
             await trio.lowlevel.checkpoint()
             for _ in range(20):
-                before = turns
+                before = turns.had
                 await refused(tool.call(identity=BOB), "identity-mismatch")
                 await trio.lowlevel.checkpoint()
-                assert turns > before
-            nursery.cancel_scope.cancel()
+                assert turns.had > before
 
 
 async def test_arguments_that_are_no_object():

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from afpool.record._pointers import (
     difference_in_steps,
 )
 from tests.record.explaining import definition
+from tests.turns import turns_of_another
 
 
 def places(
@@ -171,20 +171,10 @@ async def test_larger_ones_are_compared_in_steps() -> None:
     was, became = definition(x=items, y=1), definition(x=items, y=2)
     assert READ_AT_ONCE < len(was.raw) < READ_IN_STEPS
     assert not difference(was, became).complete
-    rounds = 0
-
-    async def count() -> None:
-        nonlocal rounds
-        while True:
-            await trio.lowlevel.checkpoint()
-            rounds += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count)
+    async with turns_of_another() as turns:
         found = await difference_in_steps(was, became)
-        nursery.cancel_scope.cancel()
     assert found == Difference((Place("/y", "changed"),))
-    assert rounds >= 2  # reading one, reading the other, and the comparison are steps of their own
+    assert turns.had >= 2  # reading one, reading the other, and the comparison are steps of their own
 
 
 async def test_steps_end_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:

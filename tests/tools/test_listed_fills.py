@@ -14,6 +14,7 @@ from afpool.tools._host_filled import host_fills_of
 from afpool.tools._listed_fills import FILL_UNDECLARED, STEP, ListedFills
 from tests.pool.kit import ALICE, world
 from tests.tools.test_host_filled import Search
+from tests.turns import turns_of_another
 
 FILLS = {"token": from_credential("crm"), "tenantId": from_identity("tenant")}
 
@@ -149,18 +150,8 @@ async def test_large_schemas_are_cut_in_a_thread_and_small_ones_are_not() -> Non
 async def test_a_long_list_lets_others_go_first() -> None:
     fills = ListedFills("crm", {"token": from_credential("crm")})
     tools = [tool(f"t{number}", "q", *(["token"] if number % 2 else [])) for number in range(STEP * 6)]
-    steps = 0
-
-    async def others() -> None:
-        nonlocal steps
-        while True:
-            await trio.lowlevel.checkpoint()
-            steps += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(others)
+    async with turns_of_another() as turns:
         listing = await fills.apply_in_thread(tools, Seams(), trio.CapacityLimiter(1))
-        assert steps >= 8
-        nursery.cancel_scope.cancel()
+        assert turns.had >= 8
     assert [one.name for one in listing.tools] == [one.name for one in tools]
     assert sum(host_fills_of(one) is not None for one in listing.tools) == STEP * 3

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from afpool import Progress, Secret, ToolResult, bearer
 from afpool.tools._scrub import HOST_FILLED_PLACEHOLDER, SLICE, Scrubber
+from tests.turns import turns_of_another
 
 KEY = "sk-live-51Hx/9+a="
 GONE = HOST_FILLED_PLACEHOLDER
@@ -185,46 +186,22 @@ async def test_the_error_that_a_result_tells_of_is_scrubbed_too() -> None:
 
 
 async def test_a_large_result_lets_others_go_first(autojump_clock: Any) -> None:
-    import trio
-
-    steps = 0
-
-    async def others() -> None:
-        nonlocal steps
-        while True:
-            await trio.lowlevel.checkpoint()
-            steps += 1
-
     filler = "x" * (SLICE * 3 - 50)
     document = {"a": [filler + KEY + filler, KEY], "b": filler + "\\u0073" + KEY[1:]}
     raw = json.dumps(document).replace("\\\\u", "\\u").encode()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(others)
+    async with turns_of_another() as turns:
         clean = await scrubber().result(ToolResult(raw, "c1"))
-        assert steps >= len(raw) // SLICE - 3
-        nursery.cancel_scope.cancel()
+        assert turns.had >= len(raw) // SLICE - 3
     assert clean.document == {"a": [filler + GONE + filler, GONE], "b": filler + GONE}
 
 
 async def test_many_hits_let_others_go_first(autojump_clock: Any) -> None:
-    import trio
-
-    steps = 0
-
-    async def others() -> None:
-        nonlocal steps
-        while True:
-            await trio.lowlevel.checkpoint()
-            steps += 1
-
     document = {"a": ["pin-7f3a"] * 40_000}
     raw = json.dumps(document, separators=(",", ":")).encode()
     assert len(raw) < SLICE * 2, "hardly a slice of it: it is the hits that take long"
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(others)
+    async with turns_of_another() as turns:
         clean = await scrubber("pin-7f3a").result(ToolResult(raw, "c1"))
-        assert steps >= 30
-        nursery.cancel_scope.cancel()
+        assert turns.had >= 30
     assert clean.document == {"a": [GONE] * 40_000}
 
 
