@@ -181,7 +181,7 @@ async def measure(url: str, child: subprocess.Popen[str], lists: int) -> list[Se
         began = time.process_time()
         pool.invalidate(server="loud")
         with trio.move_on_after(10) as patience:
-            while len(pool.catalogs.table):  # noqa: ASYNC110
+            while len(pool.catalogs.table):  # noqa: ASYNC110 -- nothing announces the last one
                 await trio.sleep(0.02)
         await trio.sleep(0.1)
         assert not patience.cancelled_caught, f"{len(pool.catalogs.table)} definitions are still there"
